@@ -82,7 +82,7 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
 
 
 @pytest.mark.parametrize(("count", "answers", "held", "choosing"), [
-    (400, 200, "40 pairs and the", 20), (100, 1, "20 queries, but not their answers", 20),
+    (400, 200, "40 pairs (", 20), (100, 1, "20 queries, but not their answers", 20),
 ], ids=["faq", "star"])  # fmt: skip
 def test_rows_that_share_answers_are_trained(
     run, bert, tmp_path, sentences, caplog, count, answers, held, choosing

@@ -79,7 +79,7 @@ def test_what_needs_torch_says_what_to_install(tiny, bert):
     assert not supports(tiny["modernbert"], "mean")
     with pytest.raises(ModelError, match=r"'modernbert'.*pip install 'contrasent\[train\]'"):
         NumpyModel(tiny["modernbert"], pooling="mean")
-    with pytest.raises(ModelError, match=r"pooler 'mask'.*pip install 'contrasent\[train\]'"):
+    with pytest.raises(ModelError, match=r"pooling 'mask'.*pip install 'contrasent\[train\]'"):
         NumpyModel(bert, pooling="mask")
     with pytest.raises(ModelError, match="choose one"):
         NumpyModel(bert)

@@ -480,7 +480,7 @@ def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, t
     ([*PUBLISHED, "--row", "n.csv"], "n.csv:3: 'STS13' is not a number: '6o'"),
     ([*PUBLISHED, "--row", "t.csv"], "t.csv:3: 'STS12' appears twice"),
     ([*PUBLISHED, "--row", "o.csv"], "o.csv: has no score for a column of these tables: STS12 "),
-    (["simcse:table1", "--report", "a.pdf"], "by its ending; did you mean '.md'? (one of .csv"),
+    (["simcse:table1", "--report", "a.pdf"], "by its suffix); did you mean '.md'? (one of .csv"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(call, arguments, problem, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -181,7 +181,7 @@ def test_mappings_in_memory_are_read_by_their_keys():
     rated = open_corpus([{"s": 1, "a": "x"}, {"s": 2, "a": "y"}], score="s")
     assert (list(rated), rated.scores.tolist()) == ([("x",), ("y",)], [1, 2])
     fails(reading([*rows, {"anchor": "a"}]), "rows in memory:4: column 'positive' is missing")
-    fails(reading([*rows, "text"]), "rows in memory:4: 'text' is no object")
+    fails(reading([*rows, "text"]), "rows in memory:4: 'text' is not of type object")
 
 
 def test_a_null_in_the_first_row_is_no_fault_in_a_column_without_text(put):
@@ -199,7 +199,7 @@ def test_what_is_no_list_of_rows_is_no_corpus(put):
     fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict contains columns, not rows")
     path = put("a.txt", "one\ntwo\n")
     assert len(list(open_corpus(iter([path, path])))) == 4
-    fails(lambda: open_corpus([path, "b.txt"]), "source 'b.txt': stands among", kind=OptionError)
+    fails(lambda: open_corpus([path, "b.txt"]), "source 'b.txt': is a text among", kind=OptionError)
 
 
 TWICE = """
@@ -358,36 +358,36 @@ EITHER = "the first row is either column names or data, "
     ("a.csv", "l,r\nd,e,f\nd,e,f,g\ng,h\n", {}, "need quotes"),
     ("a.csv", 'l,r\na,b\n"c,d\ne,f\ng,h\n', {}, "a.csv:3: the row is not valid csv"),
     # Columns that are not there, and a first row that is no header.
-    ("a.csv", THREE, {"columns": ["anchr"]}, "columns 'anchr': no such column"),
+    ("a.csv", THREE, {"columns": ["anchr"]}, "columns 'anchr': unknown column"),
     ("a.csv", THREE, {"columns": ["anchr"]}, "did you mean 'anchor'?"),
     ("a.csv", THREE, {"columns": [3]}, "has columns 0 to 2"),
     ("a.csv", THREE, {"columns": []}, "at least one"),
     ("a.txt", "one\ntwo\n", {"columns": ["text"]}, "have no names; choose by position, 0 to 0"),
     ("a.csv", "A fox.,It rests.\nb,c\n", {}, EITHER + "'A fox., It rests.'"),
-    ("a.csv", "A fox.,It rests.\nb,c\n", {}, "a.csv --columns 0,1 if it is data"),
+    ("a.csv", "A fox.,It rests.\nb,c\n", {}, "a.csv --columns 0,1 for data"),
     ("a.csv", "text,more\na,b\nc,d\n", {}, "a.csv --columns more,text (pairs)"),
     ("a.csv", "text,more\na,b\nc,d\n", {}, "a.csv --columns text (sentences)"),
     ("a.csv", "x,y,z\na,b,c\nc,d,e\n", {}, "--columns x,y,z (pairs with a hard negative)"),
     ("a.csv", "id\n17\n", {}, "column 'id' contains numbers, not text"),
     ("a.jsonl", '{"id": 1}\n', {}, "column 'id' contains numbers, not text"),
-    ("a.csv", "id,sku\n1,AB-1\n2,AB-2\n", {}, "no column of id, sku holds text"),
+    ("a.csv", "id,sku\n1,AB-1\n2,AB-2\n", {}, "no column of id, sku contains text"),
     # Cells.
     ("a.csv", "l,r\na,b\nc, \n", {}, "1 rows skipped: r empty"),
     ("a.tsv", "l\tr\na\tb\n\tc\n", {}, "1 rows skipped: l empty"),
     ("a.jsonl", '"a"\n" "\n', {}, "1 rows skipped: 0 empty"),
-    ("a.jsonl", '{"t": "a"}\n{"t": 3}\n', {}, "a.jsonl:2: column 't' holds 3"),
+    ("a.jsonl", '{"t": "a"}\n{"t": 3}\n', {}, "a.jsonl:2: column 't' contains 3"),
     ("a.jsonl", '{"t": "a"}\n{"s": "b"}\n', {}, "1 rows skipped: t empty"),
     ("a.jsonl", '"a"\n{"t": \n', {}, "a.jsonl:2: the line is not JSON"),
-    ("a.jsonl", '"a"\n["b"]\n', {}, "a.jsonl:2: ['b'] is no string"),
+    ("a.jsonl", '"a"\n["b"]\n', {}, "a.jsonl:2: ['b'] is not of type string"),
     ("a.jsonl", "3\n", {}, "a.jsonl:1: 3 is neither a string"),
     ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is not readable JSON"),
     ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is not readable JSON"),
-    ("a.jsonl", '{"t": "a", "s": null}\n{"t": "b", "s": "c"}\n', {}, "left out: s empty"),
+    ("a.jsonl", '{"t": "a", "s": null}\n{"t": "b", "s": "c"}\n', {}, "skipped: s empty"),
     ("a.jsonl", '["a", null]\n["b", "c"]\n', {}, "1 rows skipped: 1 empty"),
     # Scores.
     ("a.csv", "a,b,s\nu,v,1\nw,x,high\n", {"score": "s"}, "a.csv:3: label 'high' is not a"),
     ("a.csv", "a,b,rating\nu,v,1\n", {"score": "ratng"}, "did you mean 'rating'"),
-    ("a.jsonl", '{"a": "x", "s": 1}\n{"a": "x"}\n', {"score": "s"}, "left out: s empty"),
+    ("a.jsonl", '{"a": "x", "s": 1}\n{"a": "x"}\n', {"score": "s"}, "skipped: s empty"),
 ])  # fmt: skip
 def test_bad_input_names_file_line_and_remedy(put, name, content, options, words):
     kind = OptionError if "columns" in options or "did you mean" in words else InputError
@@ -397,7 +397,7 @@ def test_bad_input_names_file_line_and_remedy(put, name, content, options, words
 def test_bad_rows_in_memory():
     fails(reading([("a", "b"), ("c",)]), "rows in memory:2: 1 columns")
     fails(reading(["a", "\n"]), "rows in memory:2: blank sentence")
-    fails(reading(["a", 3]), "rows in memory:2: 3 is no string, unlike the first row")
+    fails(reading(["a", 3]), "rows in memory:2: 3 is not of type string, unlike the first row")
     fails(reading(["a", None]), "rows in memory:2: None is not a text")
     fails(reading([("a", "b", None), ("c", "d", 1)], score=2), "rows in memory:1", "missing")
     fails(reading(TRIPLES, columns=["anchor"]), "no names", kind=OptionError)
@@ -413,7 +413,7 @@ def test_one_sentence_only_is_said_at_the_end(put):
     corpus = open_corpus(put("a.txt", "one\n"))
     rows = iter(corpus)
     assert next(rows) == ("one",)
-    fails(lambda: next(rows), "a.txt: one row only; at least 2 are needed")
+    fails(lambda: next(rows), "a.txt: only one row; at least 2 are needed")
     fails(reading(["one"]), "rows in memory: only one row")
     assert list(open_corpus(["one"], at_least=1)) == [("one",)]
     fails(lambda: open_corpus([]), "rows in memory: there are none")
@@ -506,7 +506,7 @@ def test_a_row_that_is_no_labeled_pair(put, row, words):
 
 
 @pytest.mark.parametrize(("name", "content", "columns", "words"), [
-    ("a.jsonl", '["a", "b", NaN]\n', None, "contains no labeled pairs; 1 rows ignored: 2 empty"),
+    ("a.jsonl", '["a", "b", NaN]\n', None, "contains no labeled pairs; 1 rows skipped: 2 empty"),
     ("a.tsv", "a\tb\tc\n", ["a", "b"], "give three columns: two texts and a number"),
     ("a.tsv", "a\tb\tc\td\nw\tx\ty\tz\n", None, "choose three columns of a, b, c, d"),
     ("c.tsv", "", None, "c.tsv: the file is empty"),
@@ -606,7 +606,7 @@ def test_a_folder_of_save_to_disk(tmp_path):
     assert len(list(open_corpus(tmp_path / "three"))) == 3
     (file,) = (tmp_path / "three/train").glob("*.arrow")
     file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(InputError, match="no whole arrow file"):
+    with pytest.raises(InputError, match="not a complete arrow file"):
         list(open_corpus(tmp_path / "three"))
     (tmp_path / "three/train/state.json").write_text("{}")
     with pytest.raises(InputError, match="not a dataset of save_to_disk"):

@@ -65,7 +65,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
     chosen, gone = _whole(texts, order, wanted, budget)
     note = ""
     if len(gone) > len(chosen):
-        note = f"held out: {len(chosen):,} pairs and the {len(gone):,} rows that share their texts"
+        note = f"held out: {len(chosen):,} pairs ({len(gone):,} rows with the same texts)"
     if len(chosen) < min(MIN_PAIRS, wanted):
         for side, names in enumerate((("queries", "answers"), ("answers", "queries"))):
             if len(chosen) == wanted:

@@ -396,7 +396,7 @@ def _jsonl(
             if value is None:
                 yield number, None
             elif type(value) is not type(first):
-                problem = f"{brief(value)} is not a {kind}, unlike the first row"
+                problem = f"{brief(value)} is not of type {kind}, unlike the first row"
                 yield number, InputError(source, problem, line=number)
             elif kind == "object":
                 yield number, [value.get(name, ABSENT) for name in names or ()]
