@@ -99,7 +99,7 @@ def _search(
     source: "InstalledDocumentation", output: Path, model: str, seconds: float, **again: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """Index, learn from queries, and answer: lines to print, and facts."""
-    from contrasent.files import write_json
+    from contrasent.files import short, write_json
     from contrasent.indexing.models import open_index_model
     from contrasent.search.index import Index
 
@@ -124,7 +124,9 @@ def _search(
     lines = []
     for answer in answered:
         lines.append(answer["question"])
-        lines += [f"    {score:.2f}  {name}: {text}" for name, score, text in answer["found"]]
+        lines += [
+            f"    {score:5.2f}  {name}: {short(text, 100)}" for name, score, text in answer["found"]
+        ]
     lines.append(f"nDCG@10 on {gains['queries']:,} held-out summaries")
     lines.append(f"    {'vectors alone':34s} {gains['vectors']:.3f}")
     lines += [f"    {name:34s} {gains[name]['shown']}" for name in PARTS]
@@ -132,7 +134,7 @@ def _search(
     return lines, {**done.facts, "answers": answered, "held_out": gains}
 
 
-PARTS = ("BM25 adds", "your queries add", "together")
+PARTS = ("BM25 adds", "queries add", "together")
 
 
 def _gains(

@@ -200,10 +200,7 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
                 "the same, or remove it"
             )
     elif other := sorted(name for name in folder.names() if not name.startswith(".")):
-        raise OutputError(
-            f"{folder.name}: already exists and is not a folder of vectors ({other[0]}); "
-            "choose another"
-        )
+        raise OutputError(f"{folder.name}: is not a folder of vectors ({other[0]}); choose another")
     else:
         _write(folder, Manifest(facts, job.dimension))
     return job.missing()
@@ -231,9 +228,7 @@ def gather(name: str) -> Manifest:
     folder = Folder(name)
     manifest = read_begun(folder)
     if manifest is None or "inputs" not in manifest.facts:
-        raise InputError(
-            name, "is not an output of 'contrasent encode --engine' (manifest missing)"
-        )
+        raise InputError(name, "is not from 'contrasent encode --engine' (manifest missing)")
     try:
         parts = tuple(Part(*given) for given in manifest.facts["inputs"])
         plan = ShardPlan(parts, manifest.facts["rows_a_shard"])
@@ -256,9 +251,7 @@ def gather(name: str) -> Manifest:
             facts, rows = read_facts(stream, file)
         for key, value in (wanted | {"shard": number}).items():
             if facts.get(key) != value:
-                what = (
-                    "another model" if key == "model" else "a different input or different settings"
-                )
+                what = "another model" if key == "model" else "different input or settings"
                 problem = f"is of {what} ({key} {facts.get(key)!r}, not {value!r})"
                 raise InputError(file, f"{problem}; remove it and encode it again")
         if rows != plan.size(number):

@@ -246,13 +246,9 @@ def check_target(target: Path, overwrite: bool) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not (target / NAME).is_file():
-        raise OutputError(
-            f"{target}: already exists and is not an export; choose another folder with -o"
-        )
+        raise OutputError(f"{target}: is not an export; choose another folder with -o")
     if not overwrite:
-        raise OutputError(
-            f"{target}: already exists; choose another folder with -o, or add --overwrite"
-        )
+        raise OutputError(f"{target}: already exists; choose another -o, or add --overwrite")
 
 
 def open_session(engine: str, path: Any, precision: str, *, streams: int) -> Run:

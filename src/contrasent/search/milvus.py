@@ -102,9 +102,7 @@ class MilvusIndex(BaseIndex):
         if index is None:
             raise UserError("no texts to index")
         if len(index) != done:
-            problem = (
-                f"holds {len(index):,} of {done:,} rows: some ids are repeated, or rows changed"
-            )
+            problem = f"holds {len(index):,} of {done:,} rows: ids are repeated or rows changed"
             raise InputError(index.uri, problem)
         index.facts = replace(index.facts, generation=1)
         write_json(place / MILVUS, asdict(index.facts))
@@ -117,9 +115,7 @@ class MilvusIndex(BaseIndex):
             before = _read(self.folder)
             self.facts = replace(self.facts, identity=before.identity)
             if self.facts != before:
-                raise OutputError(
-                    f"{self.folder}: was started with different settings; use the same"
-                )
+                raise OutputError(f"{self.folder}: was started with other settings; use those")
         elif there:
             raise InputError(self.uri, "already has a collection of that name; choose another")
         if there:

@@ -134,10 +134,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-            problem = (
-                "is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for "
-                f"all{see('port-taken')}"
-            )
+            problem = "is not an address of this machine; try 0.0.0.0{see('port-taken')}"
             raise OptionError("--host", host, problem) from error
         problem = f"cannot listen there ({error.strerror}); choose another --port"
         raise OutputError(f"{_place(host, port)}: {problem}{see('port-taken')}") from error

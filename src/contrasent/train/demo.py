@@ -36,6 +36,7 @@ STEPS = {
 """Settings of each step on top of those, in the order of the steps."""
 
 HELD_OUT_SHARE = 5  # one in so many summaries is held out
+NUMBERS = ("alignment", "uniformity")
 MAPPED = 200  # summaries on the map
 EXPECTED = (
     "This is expected for sentences alone: unlike pairs, they do not show which explanation "
@@ -131,8 +132,8 @@ def _page(
         cosines = left @ right.T
         best.append(cosines.argmax(axis=1))
         ranks.append((cosines > cosines.diagonal()[:, None]).sum(axis=1) + 1)
-        numbers = {"alignment": alignment(left, right), "uniformity": uniformity(right)}
-        rows = (Row("summaries", "", what, "", x, len(left)) for what, x in numbers.items())
+        values = alignment(left, right), uniformity(right)
+        rows = [Row("", "", m, "", v, len(left)) for m, v in zip(NUMBERS, values, strict=True)]
         spaces[name] = Report(tuple(rows))
     gains = 1 / ranks[1] - 1 / ranks[0]
     order = confirming(np.arange(len(gains)))
@@ -150,6 +151,7 @@ def _page(
         curve=pictures.panels({"MRR@10 on held-out summaries, 95 % CI": drawn}),
         plane=pictures.plane(spaces),
         map=pictures.maps({n: (a[:MAPPED], b[:MAPPED]) for n, (a, b) in sides.items()}),
+        measured=[s.one(metric=m).value for m in NUMBERS for s in spaces.values()],
         mapped=min(MAPPED, len(questions)),
         judged=len(questions),
         others=len(order),

@@ -102,10 +102,7 @@ def configure(objective: Objective, settings: Settings) -> None:
     custom = type(objective).forward is not Objective.forward and not objective.vectors_only
     if settings.mini_batch_size and (others or custom):
         what = f"its term {others[0]!r}" if others else "it"
-        problem = (
-            f"does not work with {objective.name}: {what} works on tokens, whose memory is "
-            "unbounded"
-        )
+        problem = f"not for {objective.name}: {what} works on tokens, whose memory is unbounded"
         raise OptionError("mini_batch_size", settings.mini_batch_size, f"{problem}; use 0")
     objective.to(objective.encoder.device)
     for encoder in objective.modules():
@@ -178,10 +175,7 @@ def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
     if 100 * cut >= texts:
         raised = settings.max_seq_length < most
         remedy = f"--set max_seq_length={most} keeps" if raised else "the base cannot use"
-        shown = (
-            f"{cut:,} of {texts:,} texts are truncated to "
-            f"{min(settings.max_seq_length, most)} tokens"
-        )
+        shown = f"{cut:,} of {texts:,} texts exceed {min(settings.max_seq_length, most)} tokens"
         log.warning("%s; %s more", shown, remedy)
 
 
