@@ -193,9 +193,9 @@ def test_targets_that_hold_something(refused, good, bert, tmp_path):
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
     for more, word in (
-        ([], "papers: holds 'thesis.txt'"),
+        ([], "papers: contains 'thesis.txt'"),
         (["--resume"], "contains 'thesis.txt' and no run to resume"),
-        (["--overwrite"], "holds 'thesis.txt' and no model"),
+        (["--overwrite"], "contains 'thesis.txt' and no model"),
     ):
         refused("train", good.name, "-o", "papers", "--base", bert, *more, words=[word])
     words = ["thesis.txt: cannot write (File exists)"]
@@ -206,7 +206,7 @@ def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
     asked = ["train", good.name, "-o", "m", "--base", bert, "--set", "max_steps=2"]
     run(*asked)
     refused(*asked, words=["m: already contains a run; --resume continues it, --overwrite starts"])
-    words = ["m: the run there has steps 2, now it is 3; resume with the same command"]
+    words = ["m: the run there has max_steps 2, now it is 3; use the same, or"]
     refused(*asked[:-1], "max_steps=3", "--resume", words=words)
     run(*asked, "--resume")
     run(*asked, "--overwrite")

@@ -122,7 +122,7 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
     (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
     command = ("encode", bert, tmp_path / "t.jsonl", "-o", tmp_path / "v", "--engine", "local",
                "--shard-rows", "5", "--pooling", "cls")  # fmt: skip
-    with pytest.raises(UserError, match=r"t\.jsonl:13: .*holds 12"):
+    with pytest.raises(UserError, match=r"t\.jsonl:13: .*contains 12"):
         run(*command)
     assert sorted(path.name for path in (tmp_path / "v").glob("*.parquet")) == [
         "shard-000000.parquet",
@@ -136,7 +136,7 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
     (["--shard", "4/3"], OptionError, "must be i/n"),
     (["--shard", "1/3", "--overwrite"], OptionError, "shards of other"),
     (["--engine", "local", "--worker-gpus", "1"], OptionError, "needs --engine ray"),
-    (["--engine", "local", "--id", "none"], OptionError, "no such column"),
+    (["--engine", "local", "--id", "none"], OptionError, "unknown column"),
     (["--engine", "local", "-o", "v.npy"], OptionError, "must be a folder"),
     (["--id", "key", "-o", "v.npy"], OptionError, "must be a folder: --engine.*--id"),
     (["--dtype", "int8", "-o", "v.npy"], OptionError, "must be a folder"),

@@ -224,7 +224,9 @@ def test_typing_errors_are_repaired_unless_exact(tmp_path):
     (result,) = printed("search", tmp_path / "i", "centrl", "bank")["results"]
     assert (result["query"], result["searched"]) == ("centrl bank", "central bank")
     shown = run("search", tmp_path / "i", "centrl", "bank")
-    assert shown.startswith("searched for central bank; search for centrl bank , add --exact\n")
+    assert shown.startswith(
+        "showing results for central bank; to search for centrl bank, add --exact\n"
+    )
     (result,) = printed("search", tmp_path / "i", "centrl", "bank", "--exact")["results"]
     assert result["searched"] == "centrl bank"
 
@@ -315,7 +317,7 @@ WRONG = [
     ("search {i} x --where year", UserError, "neither JSON nor"),
     ("index {i} {t} --remove 0", UserError, "cannot be combined with --remove"),
     *(
-        (f"index {{i}} --sync {option}", UserError, f"^{option.split()[0]} .* go with --sync")
+        (f"index {{i}} --sync {option}", UserError, f"^{option.split()[0]} .* combined with --sync")
         for option in [
             "--as-text *.a",
             "--bm25-weight 0",

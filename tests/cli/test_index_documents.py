@@ -90,7 +90,7 @@ def test_a_folder_of_documents(folder, tmp_path):
         assert f"skipped 1, {reason}" in lines
     assert {"skipped 1, hidden: .hidden.md", "skipped 1, binary: picture.png"} < {*lines}
     assert "skipped 1, row without text: faq.csv" in lines
-    assert "left out 1 line with a key or a password" in lines
+    assert "skipped 1 line with a key or a password" in lines
     assert "trains.md" in run("search", tmp_path / "s", "the price of a ticket", "-k", 1)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -322,7 +322,9 @@ def test_documents_that_moved_or_are_gone(folder, tmp_path):
     assert synced(index, tmp_path / "elsewhere").startswith("0 added, 0 changed, 0 deleted")
     assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
     folder.mkdir()
-    with pytest.raises(UserError, match="none of the documents"):  # an empty place of mounting
+    with pytest.raises(
+        UserError, match="none of the index's documents"
+    ):  # an empty place of mounting
         run("index", index, folder, "--sync")
     with pytest.raises(UserError, match="cannot be combined with --sync"):
         run("index", index, "--sync", "-o", tmp_path / "other")

@@ -243,16 +243,16 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     (tmp_path / "tiny.txt").write_text("\n\n".join(documents[:20]) + "\n")
     out, err = run(*asked[:1], "tiny.txt", *asked[2:], "-o", "tiny", "--json")
     assert (json.loads(out)["evaluate"], json.loads(out)["improved"]) == ("none", None)
-    assert err.startswith("evaluation skipped: tiny.txt: too few sentences")
-    assert "12 could be" in err and "--evaluate" in err
+    assert err.startswith("evaluation skipped: tiny.txt: evaluation needs 20 held-out sentences")
+    assert "20 % of this corpus is 12" in err and "--evaluate" in err
 
 
 UNSEEN = "improvement cannot be measured"
 REFUSED = {
-    "{texts} --require-improvement": f"'neighbors': {UNSEEN}; pairs (two columns)",
+    "{texts} --require-improvement": f"'neighbors': {UNSEEN}; train on pairs (two columns)",
     "{texts} --require-improvement --evaluate none": f"--require-improvement 'none': {UNSEEN}",
-    "{texts} --evaluate documents": "needs needs sentences and --documents",
-    "{pairs} --evaluate neighbors": "needs needs a corpus of sentences; this one has pairs",
+    "{texts} --evaluate documents": "needs sentences and --documents",
+    "{pairs} --evaluate neighbors": "needs a corpus of sentences; this one has pairs",
     "{texts} --evaluate neighbours": "did you mean 'neighbors'?",
     # Before the corpus is read.
     "missing.txt --keep lst": "--keep 'lst': unknown; did you mean 'last'?",
@@ -323,7 +323,7 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == files
     for more, words in (
         (["--set", "temperature=0.2"], "has temperature 0.1, now it is 0.2"),
-        (["--set", "max_steps=5"], "has steps 4, now it is 5"),
+        (["--set", "max_steps=5"], "has max_steps 4, now it is 5"),
         (["--set", "eval_size=12"], "has rows '"),
         (["--evaluate", "none"], "has evaluated True, now it is False"),
     ):

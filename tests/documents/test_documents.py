@@ -283,7 +283,7 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
     (only,) = DocumentSource(tmp_path, as_text=["*.XYZ"])
     assert (only.id, only.sections[0].paragraphs) == ("a.xyz", (PROSE,))
     with pytest.raises(
-        InputError, match=r"1 text of an unknown type; .*--as-text .*read are .*\.md"
+        InputError, match=r"1 text of an unknown type; .*--as-text .*supported formats: .*\.md"
     ):
         list(DocumentSource(tmp_path))
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
@@ -299,8 +299,8 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
 @pytest.mark.parametrize(("name", "start", "reason", "remedy"), [
     ("dump.txt", b"", "too large", "split files"), ("dump.html", b"", "too large", "split files"),
     ("dump.pdf", b"%PDF-1.7\n", "too large", "split files"),
-    ("rows.csv", b"title,text\n", "binary", "read are"),
-    ("rows.jsonl", b'{"text": "a"}\n', "binary", "read are"),
+    ("rows.csv", b"title,text\n", "binary", "supported formats"),
+    ("rows.jsonl", b'{"text": "a"}\n', "binary", "supported formats"),
 ])  # fmt: skip
 def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, reason, remedy):
     with (tmp_path / name).open("wb") as stream:

@@ -129,5 +129,5 @@ def test_what_cannot_be_divided_is_refused(tmp_path):
     with pytest.raises(UserError, match="no such file"):
         plan(str(tmp_path / "none.parquet"), shard_rows=20)
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(InputError, match="no whole parquet file"):
+    with pytest.raises(InputError, match="not a complete parquet file"):
         plan(str(tmp_path / "a.parquet"), shard_rows=20)

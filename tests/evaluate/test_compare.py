@@ -159,7 +159,7 @@ def test_what_is_left_out_is_told_with_what_helps():
             ["a"], ["b"], [bare] * 2, compare_reports([bare], [bare], seed_sd=seed_sd), seed_sd
         )
         assert words in table and ("--seed-sd 0" in table) == (seed_sd is None)
-        assert "left out: anisotropy: " in table
+        assert "not compared: anisotropy: " in table
 
 
 def test_items_are_paired_by_their_identity_and_not_by_their_place():

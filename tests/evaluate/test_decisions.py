@@ -126,7 +126,7 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
     assert inference_triples(folder=tmp_path).premises == ("a, b",)
     for path, text, message in (
         (pairs, head + "test\ta\tb\tyes\n", r"qqp_subset.tsv:2: is_duplicate is 'yes'"),
-        (pairs, "a\tb\n", "no column 'question1'"),
+        (pairs, "a\tb\n", "column 'question1' is missing"),
         (pairs, head, "contains no rows"),
         (triples, "sent0,sent1,hard_neg\na,b\n", r"nli_triples.csv:2: expected sent0"),
         (triples, "sent0,sent1,hard_neg\na,,b\n", r"nli_triples.csv:2: expected sent0"),

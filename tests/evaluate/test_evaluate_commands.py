@@ -94,7 +94,7 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(no_weights, tmp_path
     good.write_text("a\tb\ts\nx\ty\t1\nx\tz\t2\ny\tz\t3\n")
     for arguments, message in (
         (("--pairs", alike), "alike: all labels are 1"),
-        (("--pairs", good, "--columns", "a,b,score"), "no such column"),
+        (("--pairs", good, "--columns", "a,b,score"), "unknown column"),
         (("--pairs", good, "--columns", "a,b"), "three columns"),
         (("--pairs", good, "--pairs", tmp_path / "sub" / "good.tsv"), "must be distinct"),
         (("--suite", "sts", "--columns", "0,1,2"), "needs --pairs"),

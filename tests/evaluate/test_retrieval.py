@@ -220,7 +220,7 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
 
 @pytest.mark.parametrize(("file", "text", "message"), [
     ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
-    ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
+    ("qrels/test.tsv", "q1 d9 1\n", "names an unknown document, d9"),
     ("qrels/test.tsv", "", "contains no relevance judgments"),
     ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
     ("corpus.jsonl", '{"_id": 1, "text": null}\n', r"corpus.jsonl:1: expected a JSON object"),

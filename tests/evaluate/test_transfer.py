@@ -123,7 +123,7 @@ def test_bad_options_data_and_vectors_are_errors(data):
     with pytest.raises(DataError, match="NaN"):
         transfer(lambda s: words(s) * np.nan, tasks=("CR",))
     few = Labeled(tuple("a" * 40), None, (np.arange(40) < 5) * 1)
-    with pytest.raises(DataError, match="here: a class has 5 examples, 8 are needed"):
+    with pytest.raises(DataError, match="here: a class has 5 examples; 8 are needed"):
         few_shot(words, {"here": {"train": few, "test": few}}, shots=(8,))
 
 

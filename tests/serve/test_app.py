@@ -562,7 +562,7 @@ def test_more_text_than_a_request_may_have_is_answered_at_once(http, path, body)
     answer = http.post(path, json=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (413, "too_much_text")
-    assert "at most 1,048,576 " in error["message"]
+    assert "limit per request is 1,048,576" in error["message"]
 
 
 def test_tokenising_ends_with_the_time_of_the_request(model, monkeypatch):

@@ -122,5 +122,5 @@ def test_machines_with_different_texts_are_rejected(machines):
         texts.write_text(before)
     assert 0 not in codes
     (line,) = own_lines(errors[1])
-    assert "process 1 has another corpus than process 0; every machine needs the same" in line
+    assert "process 1 differs from process 0 in corpus; every machine needs the same" in line
     assert "another process has ended" in own_lines(errors[0])[0]

@@ -121,7 +121,7 @@ _CHECKS: dict[str, Callable[[Store], object]] = {
     "database": _database,
     "deleted rows": _deleted,
     "vectors": _vectors,
-    "words": _words,
+    "BM25 terms": _words,
     "documents": Store.files,
     "codes": _codes,
     "learned": Store.stored_learned,
