@@ -238,12 +238,12 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     out, err = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
     assert json.loads(out)["evaluate"] == "neighbors"
     assert err.startswith(
-        "the default, --evaluate documents, is impossible: few.txt: too few documents"
+        "the default, --evaluate documents, is impossible: few.txt: needs 20 held-out documents"
     )
     (tmp_path / "tiny.txt").write_text("\n\n".join(documents[:20]) + "\n")
     out, err = run(*asked[:1], "tiny.txt", *asked[2:], "-o", "tiny", "--json")
     assert (json.loads(out)["evaluate"], json.loads(out)["improved"]) == ("none", None)
-    assert err.startswith("evaluation skipped: tiny.txt: evaluation needs 20 held-out sentences")
+    assert err.startswith("evaluation skipped: tiny.txt: needs 20 held-out sentences")
     assert "20 % of this corpus is 12" in err and "--evaluate" in err
 
 

@@ -56,7 +56,7 @@ REJECTED = {
     "mismatched shape": (
         lambda m: config(m, intermediate_size=64),
         r"the weights do not match config.json: encoder.layer.0.intermediate.dense.\w+ has shape "
-        r"\(48.* , expected \(64",
+        r"\(48.*, expected \(64",
     ),
     "pickled weights alone": (
         to_pickle,

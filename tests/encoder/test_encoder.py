@@ -103,7 +103,7 @@ def test_truncation_is_counted_and_logged(bert, caplog):
     with caplog.at_level(logging.WARNING, logger="contrasent.model.base"):
         encoder.encode([long, "a map", long, long + "lamps"])
     assert encoder.truncated == 3
-    assert "3 of 4 sentences were cut at 12 tokens" in caplog.text
+    assert "3 of 4 sentences were truncated to 12 tokens" in caplog.text
     caplog.clear()
     encoder.encode(["a map"])
     assert (encoder.truncated, caplog.text) == (0, "")

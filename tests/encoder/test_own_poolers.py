@@ -148,7 +148,7 @@ def test_the_vector_at_the_mask_is_that_of_a_plain_loop(tiny, kind):
 def test_what_cannot_be_is_rejected_in_a_line(bert, tmp_path):
     encoder = prompted(bert)
     encoder.save(tmp_path / "model")
-    with pytest.raises(ModelError, match=r"pooled by 'mask', .* use the model with torch$"):
+    with pytest.raises(ModelError, match=r"pooling 'mask' cannot .* use the model with torch$"):
         export(tmp_path / "model", tmp_path / "graph", engine="onnx")
     with pytest.raises(ModelError, match=r"^pooling at the mask token needs a prompt with [^\n]*$"):
         encoder.encode(["a map"], prompt="")

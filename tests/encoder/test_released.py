@@ -111,7 +111,7 @@ def test_what_the_files_do_not_tell_is_asked(checkpoint):
 
 def test_a_method_that_the_files_contradict(checkpoint):
     folder = checkpoint(PROJECTOR, extra=("aux_bert.",))
-    with pytest.raises(OptionError, match="is of diffcse, by its keys"):
+    with pytest.raises(OptionError, match="has the keys of diffcse"):
         import_checkpoint(folder, method="sup-simcse")
     save_file(
         {k: v for k, v in load_file(folder / "model.safetensors").items() if "embed" in k[:9]},
@@ -157,7 +157,7 @@ def test_the_conversion_that_is_named_works(checkpoint, tiny):
 
 def test_what_is_no_checkpoint(checkpoint, tiny, tmp_path):
     for kind in set(KINDS) - {"bert", "roberta"}:
-        with pytest.raises(ModelError, match="is not of a BERT or RoBERTa"):
+        with pytest.raises(ModelError, match="is not from a BERT or RoBERTa"):
             import_checkpoint(tiny[kind], method="esimcse")
     TorchEncoder.load(tiny["bert"], pooling="mean").save(tmp_path / "whole")
     with pytest.raises(ModelError, match="no import needed"):

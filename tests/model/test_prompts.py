@@ -115,7 +115,7 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
     assert np.abs(np.load("a.npy") - plain.encode(TEXTS)).max() < 1e-6
     assert np.abs(np.load("q.npy") - prefixed(plain, "query: ")).max() < 1e-6
     _, err = run("encode", saved, "t.txt", "-o", "x.npy", "--prompt", "querry", code=2)
-    assert "--prompt 'querry': unknown prompt; it has query, doc" in err
+    assert "--prompt 'querry': unknown prompt; the model has query, doc" in err
     assert "did you mean 'query'" in err
     run("encode", saved, "t.txt", "-o", "d.npy", "--dimensions", "8", "--quiet")
     short = plain.encode(TEXTS)[:, :8]

@@ -389,7 +389,7 @@ def test_constructors_check_too(load, tiny):
     with pytest.raises(OptionError, match="set encoders to 1"):
         find("simcse")(load(), masks="fixed", encoders=2)
     registry.check("matryoshka+simcse", {})
-    with pytest.raises(ModelError, match="bare encoder"):
+    with pytest.raises(ModelError, match="a guide must define its pooling"):
         registry.check("ranking_distillation", {"guide": str(tiny["bert"])})
 
 

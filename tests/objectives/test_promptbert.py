@@ -96,7 +96,9 @@ def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
 
 def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):
     for wrong in ("means [MASK]", "[MASK] [X]", "[X] [X] [MASK]", "[X] [MASK] [MASK]"):
-        with pytest.raises(OptionError, match=r"must hold \[X\] once, followed by \[MASK\] once"):
+        with pytest.raises(
+            OptionError, match=r"must contain \[X\] once, followed by \[MASK\] once"
+        ):
             check("promptbert", {"positive_template": wrong})
     with pytest.raises(OptionError, match=r"promptbert requires pooling 'mask'; omit$"):
         prepare(tiny["bert"], "promptbert", dict(GIVEN), Settings(pooling="mean"))

@@ -416,7 +416,7 @@ def test_one_sentence_only_is_said_at_the_end(put):
     fails(lambda: next(rows), "a.txt: only one row; at least 2 are needed")
     fails(reading(["one"]), "rows in memory: only one row")
     assert list(open_corpus(["one"], at_least=1)) == [("one",)]
-    fails(lambda: open_corpus([]), "rows in memory: there are none")
+    fails(lambda: open_corpus([]), "rows in memory: no texts")
 
 
 def test_files_of_a_folder_must_agree(put):
@@ -425,7 +425,7 @@ def test_files_of_a_folder_must_agree(put):
     assert list(open_corpus(folder)) == [("a", "b"), ("c", "d")]  # joined by name
     assert list(open_corpus(folder, columns=["left"])) == [("a",), ("c",)]
     put("c/b.csv", "question,answer\na,b\n")
-    fails(lambda: open_corpus(folder), "b.csv: the file has question, answer where a.csv gives")
+    fails(lambda: open_corpus(folder), "b.csv: the file has question, answer where a.csv has")
     put("c/b.csv", "left\na\n")
     fails(lambda: open_corpus(folder), "b.csv: the file has left where a.csv gives left, right")
 

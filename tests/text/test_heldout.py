@@ -158,7 +158,7 @@ def test_sentences_are_held_out_once_and_not_trained_on():
         open_corpus([f"lamp {n % 100}" for n in range(500)]), 1000, seed=1
     )
     assert (len(rows), len(held)) == (400, 20)  # repeats do not hold everything out
-    with pytest.raises(TrainingError, match="evaluation needs 20 held-out sentences"):
+    with pytest.raises(TrainingError, match="needs 20 held-out sentences"):
         hold_out_sentences(open_corpus(texts[:99]), 1000, seed=1)
 
 

@@ -71,7 +71,9 @@ class Description:
         """The length that texts are truncated to: the one chosen, or the folder's own."""
         cut = min(self.max_seq_length or limit, limit) if chosen is None else chosen
         if not 3 <= cut <= limit:
-            raise OptionError("max_seq_length", cut, f"this encoder takes 3 to {limit} tokens")
+            raise OptionError(
+                "max_seq_length", cut, f"must be from 3 to {limit} tokens for this encoder"
+            )
         return cut
 
 

@@ -237,7 +237,7 @@ def _chosen(
     wanted = min(count, len(several) // 5)
     if wanted < MIN_HELD_OUT:
         problem = (
-            f"{corpus.source}: evaluation needs {MIN_HELD_OUT} held-out {what}; 20 % of this "
+            f"{corpus.source}: needs {MIN_HELD_OUT} held-out {what}; 20 % of this "
             f"corpus is {wanted}"
         )
         if count == wanted:
