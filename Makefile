@@ -58,7 +58,7 @@ $(PEERS)/.ready: benchmarks/peers.txt
 
 bench: setup $(PEERS)/.ready
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
-	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --page docs/performance.md
+	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --page research/performance.md
 	$(BIN)/python -m benchmarks.search
 	$(BIN)/python -m benchmarks.stream
 

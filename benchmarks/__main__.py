@@ -1,4 +1,4 @@
-"""``make bench``: the table of docs/performance.md, measured here and now.
+"""``make bench``: the table of research/performance.md, measured here and now.
 
     python -m benchmarks [--only WORD] [--rounds 3] [--peers PEERS/bin/python] [--page FILE.md]
 

@@ -114,7 +114,7 @@ def line(name: str, found: list[Report]) -> str:
 
 
 def show(reports: dict[str, Report]) -> None:
-    """Print the table of docs/results.md, seeds joined."""
+    """Print the table of research/results.md, seeds joined."""
     joined: dict[str, list[Report]] = {}
     for name, report in reports.items():
         method, _, rest = name.partition("/")

@@ -4,7 +4,7 @@
 
 One flat loop for a CPU or a GPU. The run is kept in ``OUTPUT.work`` until the model is whole; the
 same command resumes it, and ends on CPU in the same bits as a run that was not stopped.
-docs/pretrain.md has the measured run.
+research/pretrain.md has the measured run.
 """
 
 import argparse
@@ -96,7 +96,7 @@ class Recipe:
     learning_rate: float = 1.5e-3
     warmup_ratio: float = 0.05
     weight_decay: float = 0.01
-    # SimCSE's noise ruins a base that was trained without it (docs/pretrain.md).
+    # SimCSE's noise ruins a base that was trained without it (research/pretrain.md).
     dropout: float = 0.1
     attention_dropout: float = 0.1
     mask_ratio: float = 0.3

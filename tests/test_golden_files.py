@@ -1,4 +1,4 @@
-"""Files of earlier versions are read by this one (docs/versioning.md)."""
+"""Files of earlier versions are read by this one (docs/formats.md)."""
 
 import json
 import shutil

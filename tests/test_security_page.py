@@ -1,10 +1,10 @@
-"""docs/security.md names tests; each of them is there."""
+"""research/security.md names tests; each of them is there."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "research" / "security.md").read_text(encoding="utf-8")
 
 
 def test_every_test_that_is_named_exists():

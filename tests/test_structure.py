@@ -232,7 +232,7 @@ def test_exported_names_say_what_they_take():
 def test_exported_names_stand_in_an_example():
     """Each name that ``contrasent`` exports is used in a block of Python in the docs."""
     root = Path(__file__).parents[1]
-    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    pages = [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
     text = "\n".join(page.read_text("utf-8") for page in pages)
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     assert len(blocks) >= 12

@@ -1,6 +1,6 @@
 """The output that pages show, made by running their commands.
 
-    python -m tools.examples README.md docs/start.md
+    python -m tools.examples README.md docs/quickstart.md
 
 writes the output into the pages. A page's blocks of shell run from top to bottom in a folder that
 holds ``examples/``; after the comment ``<!-- printed -->`` stands what the block before printed.

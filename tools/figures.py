@@ -4,7 +4,6 @@ python -m tools.figures build/docs/assets
 """
 
 import ast
-import json
 import sys
 from collections import defaultdict
 from html import escape
@@ -143,7 +142,6 @@ def batch() -> str:
 
 
 RESULTS = ROOT / "docs" / "reproduction" / "results"
-ADAPTED = ROOT / "docs" / "adaptation" / "runs.jsonl"
 
 
 def forest(title: str, rows: list[tuple[str, float, float, float]], unit: str) -> str:
@@ -204,26 +202,6 @@ def reproduction() -> str:
     return forest("Differences from the reference row, with 95 % intervals", rows, "points")
 
 
-def adaptation() -> str:
-    """What adapting gains on people's queries, a line a collection, seed and way to search."""
-    nothing = float("nan")
-    rows: list[tuple[str, float, float, float]] = []
-    found = [json.loads(line) for line in ADAPTED.read_text("utf-8").splitlines()]
-    found.sort(key=lambda one: (one["collection"], one["seed"], one["arm"]))
-    for one in found:
-        if one["arm"] != "adapt":
-            rows.append((one["arm"], one["difference"], one["low"], one["high"]))
-            continue
-        if one["seed"] == 0:
-            title = f"{one['collection']}: base {one['base']['ndcg']:.3f}"
-            rows.append((title, nothing, nothing, nothing))
-            rows.append(("BM25 alone", *(one["bm25"][k] for k in ("difference", "low", "high"))))
-        shipped = one["shipped"]
-        name = f"shipped by seed {one['seed']}: {shipped['name']}"
-        rows.append((name, shipped["difference"], shipped["low"], shipped["high"]))
-    return forest("nDCG@10 of people's queries, less the base's", rows, "")
-
-
 def _svg(width: int, height: int, parts: list[str], title: str) -> str:
     arrow = (
         '<defs><marker id="a" markerWidth="8" markerHeight="8" refX="5" refY="3" orient="auto">'
@@ -241,7 +219,6 @@ FIGURES = {
     "rooms.svg": rooms,
     "batch.svg": batch,
     "reproduction.svg": reproduction,
-    "adaptation.svg": adaptation,
 }
 
 

@@ -22,7 +22,9 @@ CONFIG = """
 [tool.mutmut]
 source_paths = ["src"]
 only_mutate = ["src/contrasent/{0}/*"]
-also_copy = ["benchmarks", "docs", "examples", "tools", "README.md", "CHANGELOG.md", "Makefile"]
+also_copy = [
+    "benchmarks", "docs", "research", "examples", "tools", "README.md", "CHANGELOG.md", "Makefile"
+]
 pytest_add_cli_args = ["-m", "not slow", "-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = ["tests/{0}"]
 timeout_multiplier = 5.0

@@ -5,43 +5,198 @@
 ``make docs`` runs it before the site is built; nothing in that folder is written by hand.
 """
 
+import ast
 import inspect
+import itertools
 import json
 import logging
+import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 import griffe
 
-PYTHON = {
-    "Start": (
-        "contrasent.Encoder contrasent.Index contrasent.fit contrasent.Settings "
-        "contrasent.open_corpus contrasent.adapt_index contrasent.update_adaptation "
-        "contrasent.adapt.run.Adaptation"
+
+class Page(NamedTuple):
+    """A page of the Python reference."""
+
+    file: str
+    title: str
+    names: str  # paths; after a colon the members to show, else all that have a docstring
+    note: str = ""
+
+
+class Entry(NamedTuple):
+    """A name on a page, and which of its members are shown; all if empty."""
+
+    page: Page
+    path: str
+    thing: Any
+    members: tuple[str, ...]
+
+
+PAGES = (
+    Page("encoder", "Encoder", "contrasent.Encoder:load,encode,similarity,tokenize,count_tokens"),
+    Page(
+        "search-index",
+        "Index",
+        "contrasent.Index:build,open,save,add,update,remove,search,search_documents,every,"
+        "matching,refreshed,close,dimension,metric,ranker,calibration,vectors,model,folder "
+        "contrasent.search.index.Hit contrasent.search.ranking.Ranker:with_bm25,without_words",
     ),
-    "Measure": (
-        "contrasent.sts contrasent.evaluate.suite contrasent.evaluate.compare "
-        "contrasent.evaluate.retrieval "
-        "contrasent.Report contrasent.Row contrasent.metrics"
+    Page(
+        "index-folder",
+        "Index and search a folder",
+        "contrasent.index_folder contrasent.search_index contrasent.evaluate_index "
+        "contrasent.indexing.build.IndexResult",
     ),
-    "Train": (
-        "contrasent.train.prepare.prepare contrasent.train.settings.resolve_settings "
-        "contrasent.train.run.Run contrasent.adapters.sentence_transformers.ObjectiveLoss"
+    Page(
+        "change",
+        "Change an index",
+        "contrasent.add_rows contrasent.remove_rows contrasent.change_model contrasent.sync_index "
+        "contrasent.watch_index contrasent.indexing.following.SyncResult "
+        "contrasent.indexing.changes.RemoveResult contrasent.search.opening.open_index "
+        "contrasent.search.opening.open_writer contrasent.search.writer.Writer:add,update,delete,"
+        "delete_where,put_vectors,set,rewrite",
     ),
-    "Search": (
-        "contrasent.search.opening.open_index contrasent.search.opening.open_writer "
-        "contrasent.search.opening.resolve_index contrasent.search.opening.numbered_rows "
-        "contrasent.search.writer.Writer contrasent.search.ranking.Ranker "
-        "contrasent.search.words.Bm25 contrasent.indexing.contents.near_duplicates"
+    Page(
+        "adapt",
+        "Adapt a search",
+        "contrasent.adapt_index contrasent.update_adaptation contrasent.adapt.run.Adaptation",
     ),
-    "Losses": "contrasent.losses",
-    "Methods": "contrasent.engine",
-    "Types and errors": ("contrasent.Tokens contrasent.Batch contrasent.types contrasent.errors"),
+    Page("serve", "Serve", "contrasent.serve_model"),
+    Page(
+        "fit",
+        "Train",
+        "contrasent.fit contrasent.train.run.Run contrasent.train.run.Gain "
+        "contrasent.adapters.sentence_transformers.ObjectiveLoss",
+    ),
+    Page(
+        "settings",
+        "Settings",
+        "contrasent.Settings",
+        "Every setting, with its default and range, is on [Settings](../settings.md).",
+    ),
+    Page("corpus", "Corpora", "contrasent.open_corpus contrasent.text.corpus.Corpus"),
+    Page(
+        "evaluate",
+        "Evaluate",
+        "contrasent.evaluate_model contrasent.evaluate.suite.Options contrasent.sts "
+        "contrasent.evaluate.retrieval.retrieval contrasent.evaluate.retrieval.stsb_retrieval "
+        "contrasent.evaluate.retrieval.caption_retrieval "
+        "contrasent.evaluate.retrieval.folder_retrieval contrasent.diff_models "
+        "contrasent.evaluate.diff.Diff:change,to_json,lines",
+    ),
+    Page("report", "Report", "contrasent.Report contrasent.Row"),
+    Page(
+        "metrics",
+        "Metrics",
+        "contrasent.metrics:cosine,norms,normalize,rank,pearson,spearman,reciprocal_ranks,dcg_at_k,"
+        "ndcg_at_k,alignment,uniformity,nearness,anisotropy,singular_values,effective_rank,"
+        "neighbors,shared_share,rank_biased_overlap",
+    ),
+    Page(
+        "objective",
+        "Objective",
+        "contrasent.engine.Objective contrasent.engine.ContrastObjective "
+        "contrasent.engine.PairObjective",
+    ),
+    Page(
+        "terms",
+        "Terms of a loss",
+        "contrasent.engine.Term contrasent.engine.BatchEncodings contrasent.engine.Contrast "
+        "contrasent.engine.MomentumQueue contrasent.engine.MaskedLanguageModeling "
+        "contrasent.engine.Barlow contrasent.engine.DimensionWise contrasent.engine.GradedPairs",
+    ),
+    Page("types", "Types", "contrasent:Vectors,EncodeFn,Tokens,Batch"),
+    Page(
+        "views",
+        "Views",
+        "contrasent.engine:View,Identity,InTemplate,make_views,check_view,random_for,Which,"
+        "ResampleViews",
+    ),
+    Page(
+        "networks",
+        "Networks",
+        "contrasent.engine.TorchEncoder:load,forward,encode,embed,add_layer,save,dimension,"
+        "identity "
+        "contrasent.engine:Prompts,Guide,MaskedModel,LanguageHead,copy_encoder,by_length",
+    ),
+    Page("parameters", "Parameters and processes", "contrasent.engine"),
+    Page("losses", "Losses", "contrasent.losses"),
+    Page(
+        "errors",
+        "Errors and progress",
+        "contrasent.UserError contrasent.errors.InputError contrasent.errors.OptionError "
+        "contrasent.errors.ModelError contrasent.errors.DataError contrasent.errors.OutputError "
+        "contrasent.errors.TrainingError contrasent.errors.LostProcessError "
+        "contrasent.errors.MissingExtraError contrasent.progress.show",
+    ),
+)
+"""The pages of the Python reference. A module stands for its public names that no page has yet."""
+
+MAIN = (
+    "fit Encoder Index index_folder search_index adapt_index evaluate_model sts Settings Report "
+    "engine.Objective open_corpus"
+)
+"""The names to begin with, below ``contrasent``: each has an example, which the tests run."""
+
+SAME = (
+    "gradient_accumulation_steps num_train_epochs max_steps learning_rate weight_decay "
+    "max_grad_norm eval_steps save_steps seed"
+)
+"""Settings that transformers' ``TrainingArguments`` and SimCSE's ``train.py`` call the same."""
+
+ELSEWHERE = {
+    **{name: (f"`{name}`", f"`{name}`") for name in SAME.split()},
+    "batch_size": ("`per_device_train_batch_size`", "`per_device_train_batch_size`"),
+    "gradient_accumulation_steps": (
+        "`gradient_accumulation_steps`, which multiplies the batch and does not divide it",
+        "`gradient_accumulation_steps`, likewise",
+    ),
+    "max_seq_length": ("`SentenceTransformer.max_seq_length`", "`max_seq_length`"),
+    "warmup_ratio": (
+        "`warmup_ratio`; from transformers 5 `warmup_steps` below 1",
+        "`warmup_steps`",
+    ),
+    "dropout": ("`hidden_dropout_prob` of a model's config", ""),
+    "attention_dropout": ("`attention_probs_dropout_prob` of a model's config", ""),
+    "pooling": ("`Pooling(pooling_mode=)`", "`pooler_type`"),
+    "lora": ("`LoraConfig(r=)` of PEFT", ""),
+    "head": ("module `Dense`", "kept without `mlp_only_train`"),
+    "normalize": ("module `Normalize`", ""),
+    "hard_negatives": ("`mine_hard_negatives(num_negatives=, relative_margin=0.05)`", ""),
+    "query_prompt": ("`prompts`", ""),
+    "document_prompt": ("`prompts`", ""),
+    "precision": ("`bf16`, `fp16`", "`fp16`"),
+    "mini_batch_size": ("`CachedMultipleNegativesRankingLoss(mini_batch_size=)`", ""),
+    "compile": ("`torch_compile`", ""),
+    "weights": ("`multi_dataset_batch_sampler`", ""),
+    "early_stopping_patience": ("`EarlyStoppingCallback(early_stopping_patience=)`", ""),
+    "eval_size": ("`Dataset.train_test_split(test_size=)`", ""),
+    "temperature": ("`scale` of a loss, which is its inverse", "`temp`"),
+    "gist.temperature": ("`GISTEmbedLoss(temperature=)`", ""),
+    "similarity": ("`similarity_fct` of a loss", ""),
+    "projector": ("", "`mlp_only_train`"),
+    "symmetric": ("`MultipleNegativesSymmetricRankingLoss`", ""),
+    "duplicates": ("`batch_sampler=NO_DUPLICATES`, which parts them", ""),
+    "simcse_supervised.alpha": ("", "`hard_negative_weight`, its logarithm"),
+    "masked_lm_weight": ("", "`mlm_weight` with `do_mlm`"),
+    "masked_lm.mask_ratio": ("", "`mlm_probability`"),
+    "gist.guide": ("`GISTEmbedLoss(guide=)`", ""),
+    "margin": ("`GISTEmbedLoss(margin=)`", ""),
+    "dimensions": ("`MatryoshkaLoss(matryoshka_dims=)`", ""),
+    "ranking_temperature": ("`DistillKLDivLoss(student_temperature=)`", ""),
+    "guide_temperature": ("`DistillKLDivLoss(teacher_temperature=)`", ""),
 }
-"""Sections of the Python page. A module stands for its public names."""
+"""What a setting is called in sentence-transformers or transformers, and in SimCSE's ``train.py``;
+behind the name of a method and a dot, a parameter of that method alone."""
 
 KINDS = {bool: "", str: "text", Path: "path", int: "whole number", float: "number"}
 
@@ -135,41 +290,45 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "One name everywhere: `--set name=value`, the table `[settings]` of a "
-        "[recipe](../howto/train.md), `Settings(name=value)` and keyword arguments of a method in "
-        "Python. What is not given is chosen by one rule ([Methods](../methods.md)).",
+        "A setting has one name everywhere: `--set NAME=VALUE`, the table `[settings]` of a "
+        "[configuration](../training.md), `Settings(NAME=VALUE)`, and keyword arguments of "
+        "`fit` in Python. [How settings are chosen](../methods.md) says what holds without them.",
         "",
-        "## Of a run",
+        "The last two columns have the name in sentence-transformers or transformers, and the "
+        "option of SimCSE's `train.py`. Their defaults may differ.",
+        "",
+        "## All methods",
         "",
     ]
     lines += _settings_table(run_settings(), attributes(Settings))
     for name in sorted(registry.summaries()):
-        method = registry.methods(name)[0]
         known = registry.parameters(name)
         lines += ["", f"## {name}", "", first_line(inspect.getdoc(registry.find(name))), ""]
         if known:
-            lines += _settings_table(known, attributes(registry.find(name)))
+            lines += _settings_table(known, attributes(registry.find(name)), name)
         published = registry.published(name)
         if published:
             stated = ", ".join(f"`{key}={value}`" for key, value in published.items())
             lines += ["", f"Published settings: {stated}."]
-        del method
     return "\n".join(lines) + "\n"
 
 
-def _settings_table(known: dict[str, Any], described: dict[str, str]) -> list[str]:
+def _settings_table(
+    known: dict[str, Any], described: dict[str, str], method: str = ""
+) -> list[str]:
     from contrasent.engine.parameters import Range
 
-    lines = ["| name | values | default | |", "| --- | --- | --- | --- |"]
+    rows = [["name", "default", "range", "meaning", "sentence-transformers", "SimCSE"], ["---"] * 6]
     for name, parameter in known.items():
         kinds = " or ".join("none" if kind is None else kind.__name__ for kind in parameter.kinds)
-        limits = parameter.mark(Range)
+        limits = str(parameter.mark(Range) or "").replace(f"{2**63:g}", "2^63")
         values = ", ".join(f"`{c}`" for c in parameter.choices) or kinds
         values += f", {limits}" if limits else ""
-        default = "none" if parameter.default is None else parameter.default
-        text = escape(described.get(name, ""))
-        lines.append(f"| `{name}` | {escape(values)} | `{default}` | {text} |")
-    return lines
+        default = {"": '""', "None": "none"}.get(str(parameter.default), parameter.default)
+        others = ELSEWHERE.get(f"{method}.{name}") or ELSEWHERE.get(name, ("", ""))
+        rows.append([f"`{name}`", f"`{default}`", values, described.get(name, ""), *others])
+    width = 6 if any(row[4] or row[5] for row in rows[2:]) else 4
+    return [f"| {' | '.join(map(escape, row[:width]))} |" for row in rows]
 
 
 # ---------------------------------------------------------------------------- Python
@@ -201,119 +360,287 @@ def sections(text: str | None) -> list[Any]:
 
 
 def tidy(text: str) -> str:
-    """Sphinx's roles as Markdown's code."""
-    import re
+    """Sphinx's roles as Markdown's code, its equations and examples as blocks."""
+    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
+    block = r"((?:[^\S\n]+.+\n?|\n(?=[^\S\n]))+)"
+    text = re.sub(rf"(?m)^\.\. math::\s*(.+\n?){block}?", _equation, text)
+    return re.sub(rf"(?m)^::\n\n{block}", _example, text)
 
-    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
-    return text.replace("``", "`")
+
+def _equation(found: re.Match[str]) -> str:
+    lines = (found[1] + (found[2] or "")).splitlines()
+    return "\n".join(["```latex", *filter(None, map(str.strip, lines)), "```", ""])
 
 
-def described(text: str | None) -> list[str]:
-    """A docstring as Markdown."""
-    lines: list[str] = []
+def _example(found: re.Match[str]) -> str:
+    return f"```python\n{textwrap.dedent(found[1]).strip()}\n```\n"
+
+
+def described(text: str | None, types: Mapping[str, str], *leave: str) -> list[str]:
+    """A docstring as Markdown: text and examples, then tables of what it takes and gives.
+
+    ``leave``: kinds of sections to leave out.
+    """
+    first, then = list[str](), list[str]()
     for section in sections(text):
         kind = section.kind.value
+        if kind in leave:
+            continue
         if kind == "text":
-            lines += [tidy(section.value), ""]
-        elif kind == "admonition":
-            lines += [tidy(section.value.contents), ""]
-        elif kind in ("parameters", "attributes"):
-            lines += ["| name | |", "| --- | --- |"]
-            lines += [f"| `{o.name}` | {escape(tidy(o.description))} |" for o in section.value]
-            lines.append("")
-        elif kind in ("returns", "yields"):
-            told = " ".join(escape(tidy(o.description)) for o in section.value)
-            lines += [f"**{kind.capitalize()}** {told}", ""]
-        elif kind == "raises":
-            told = "; ".join(
-                f"`{o.annotation}`: {escape(tidy(o.description))}" for o in section.value
-            )
-            lines += [f"**Raises** {told}", ""]
+            first += [tidy(section.value), ""]
         elif kind == "examples":
-            for part, text_ in section.value:
-                fenced = part.value == "examples"
-                lines += ["```python", text_, "```", ""] if fenced else [tidy(text_), ""]
-    return lines
+            for part, block in section.value:
+                first += [*_code(block)] if part.value == "examples" else [tidy(block), ""]
+        elif kind in ("parameters", "attributes"):
+            rows = [
+                (o.name, types.get(o.name.strip("*"), ""), o.description) for o in section.value
+            ]
+            then += table("argument" if kind == "parameters" else "attribute", rows)
+        elif kind in ("returns", "yields"):
+            told = " ".join(tidy(o.description) for o in section.value)
+            then += [f"**{kind.capitalize()}:** {told}", ""]
+        elif kind == "raises":
+            then += ["**Raises:**", ""]
+            then += [f"- `{o.annotation}`: {escape(tidy(o.description))}" for o in section.value]
+            then += [""]
+    return first + then
 
 
-def python_page() -> str:
-    """``python.md``."""
+def table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Names, types and meanings; nothing without rows."""
+    lines = [f"| {title} | type | |", "| --- | --- | --- |"]
+    for name, kind, text in rows:
+        kind = f"`{escape(kind)}`" if kind else ""
+        lines.append(f"| `{name}` | {kind} | {escape(tidy(text))} |")
+    return [*lines, ""] if len(lines) > 2 else []
+
+
+def types_of(thing: Any) -> dict[str, str]:
+    """Types of a function's arguments or a class's fields, as the source has them."""
+    found: dict[str, str] = {}
+    for kind in inspect.getmro(thing) if inspect.isclass(thing) else (thing,):
+        if not kind.__module__.startswith("contrasent."):
+            continue
+        node: Any = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+        if isinstance(node, ast.ClassDef):
+            typed = [n for n in node.body if isinstance(n, ast.AnnAssign)]
+            hints = [(ast.unparse(n.target), n.annotation) for n in typed]
+        else:
+            every = (*node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg)
+            hints = [(n.arg, n.annotation) for n in every if n and n.annotation]
+        for name, hint in hints:
+            text = ast.unparse(hint).strip("'")
+            found.setdefault(name, re.sub(r"^Annotated\[([^,]+),.*\]", r"\1", text))
+    return found
+
+
+def comments_of(thing: Any) -> dict[str, str]:
+    """What comments say of a class's fields: beside them, or on the lines above."""
+    found: dict[str, str] = {}
+    above = ""
+    for line in inspect.getsource(thing).splitlines():
+        field = re.match(r"    (\w+): ", line)
+        text = line.partition("# ")[2].strip()
+        if field:
+            found[field[1]] = text or above
+        above = f"{above} {text}".strip() if line.strip().startswith("#") else ""
+    return {name: text for name, text in found.items() if text}
+
+
+def python_pages() -> dict[str, str]:
+    """The pages of the Python reference by their paths below ``reference``."""
+    shown = list(entries())
+    places = {path: f"{page.file}.md#{slug(path, thing)}" for page, path, thing, _ in shown}
+    pages = {"python/index.md": _overview(shown, places)}
+    for page in PAGES:
+        lines, aliases = list[str](), list[str]()
+        for own, path, thing, members in shown:
+            if own == page and is_alias(thing):
+                aliases += [_alias_row(path)]
+            elif own == page:
+                lines += _entry(page, path, thing, members)
+        if not lines or not lines[0].startswith("# "):
+            lines = [f"# {page.title}", "", *lines]
+        if aliases:
+            lines += ["## Types", "", "| name | stands for | |", "| --- | --- | --- |", *aliases]
+        pages[f"python/{page.file}.md"] = _linked("\n".join(lines) + "\n", places)
+    return pages
+
+
+def _overview(shown: list[Entry], places: dict[str, str]) -> str:
+    things = {path: thing for _, path, thing, _ in shown}
     lines = ["# Python", ""]
     lines += [
-        "What is listed here is public: it changes as [versions](../versioning.md) says. Names "
-        "load what they need on first use; importing `contrasent` costs nothing.",
+        "Importing `contrasent` takes no time: a name loads what it needs when it is first used. "
+        "Everything on these pages is public and changes as [Versions](../../formats.md) says.",
+        "",
+        "## The main names",
+        "",
+        "| name | |",
+        "| --- | --- |",
     ]
-    seen: set[int] = set()
-    for title, names in PYTHON.items():
-        lines += ["", f"## {title}"]
-        for path in names.split():
-            for shown, thing in public(path):
-                if id(thing) not in seen:
-                    seen.add(id(thing))
-                    lines += _entry(shown, thing)
+    for name in MAIN.split():
+        path = f"contrasent.{name}"
+        first = re.split(r"(?<=\.) ", first_line(things[path].__doc__))[0]
+        lines.append(f"| [`{path}`]({places[path]}) | {escape(tidy(first))} |")
+    lines += ["", "## All pages", "", "| page | names |", "| --- | --- |"]
+    for page in PAGES:
+        names = [path.rsplit(".", 1)[1] for own, path, _, _ in shown if own == page]
+        listed = ", ".join(f"`{name}`" for name in names)
+        lines.append(f"| [{page.title}]({page.file}.md) | {listed} |")
     return "\n".join(lines) + "\n"
 
 
-def public(path: str) -> Iterator[tuple[str, Any]]:
-    """A name and what it stands for; for a module its public names."""
-    from importlib import import_module
+def entries() -> Iterator[Entry]:
+    """The names of the Python reference, in order."""
+    seen: set[tuple[str, int]] = set()
+    for page in PAGES:
+        for named in page.names.split():
+            path, _, listed = named.partition(":")
+            names = tuple(filter(None, listed.split(",")))
+            for shown, thing in public(path, names):
+                key = shown.rsplit(".", 1)[1], id(thing)
+                if key not in seen:
+                    seen.add(key)
+                    yield Entry(page, shown, thing, names if shown == path else ())
 
+
+def public(path: str, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """A name and what it stands for; for a module its public names, or those given."""
     home, _, name = path.rpartition(".")
     try:
         module = import_module(path)
     except ModuleNotFoundError:
         yield path, getattr(import_module(home), name)
         return
-    given = getattr(module, "__all__", None)
-    names = given or [
-        n
-        for n, v in vars(module).items()
-        if not n.startswith("_") and getattr(v, "__module__", None) == module.__name__
-    ]
-    for each in sorted(names):
+    for each in names or module.__all__:
         yield f"{path}.{each}", getattr(module, each)
 
 
-def _entry(name: str, thing: Any) -> list[str]:
-    if not (inspect.isclass(thing) or inspect.isfunction(thing)):
-        return []
-    lines = ["", f"### {name}", "", "```text", _signature(name.rsplit(".", 1)[1], thing), "```", ""]
-    lines += described(thing.__doc__)
-    if inspect.isclass(thing) and not issubclass(thing, BaseException):
-        if "__init__" in vars(thing) and thing.__init__.__doc__:
-            lines += described(thing.__init__.__doc__)
-        own = vars(thing)
-        for method, value in {**own, **dict(inspect.getmembers(thing))}.items():
-            wrapped = inspect.unwrap(getattr(own.get(method, value), "__func__", value))
-            if method.startswith("_") or not inspect.isfunction(wrapped) or not wrapped.__doc__:
-                continue
-            if method not in own and "Args:" not in wrapped.__doc__:  # of a base class, for itself
-                continue
-            lines += ["", "```text", _signature(method, wrapped), "```", ""]
-            lines += described(wrapped.__doc__)
+def is_alias(thing: Any) -> bool:
+    """True if a name stands for a type that is written otherwise, such as a ``Literal``."""
+    return not (inspect.isclass(thing) or inspect.isfunction(thing))
+
+
+def slug(path: str, thing: Any) -> str:
+    """The anchor of an entry."""
+    return "types" if is_alias(thing) else path.rsplit(".", 1)[1].lower()
+
+
+def _linked(text: str, places: dict[str, str]) -> str:
+    """Make links of the names, written as code with their paths, that have an entry."""
+
+    def link(found: re.Match[str]) -> str:
+        path = found[1]
+        owner = path if path in places else path.rpartition(".")[0]
+        name = path.removeprefix("contrasent.")
+        return f"[`{name}`]({places[owner]})" if owner in places else found[0]
+
+    return re.sub(r"(?<![\[`])`(contrasent\.[\w.]+)`", link, text)
+
+
+def _alias_row(path: str) -> str:
+    """A row about a type alias: its value, and the docstring below it or the comment beside it."""
+    home, name = path.rsplit(".", 1)
+    source = inspect.getsource(import_module(home))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and name in (alias.asname for alias in node.names):
+            source = inspect.getsource(import_module(str(node.module)))
+    tree = ast.parse(source)
+    value = text = ""
+    for node, after in itertools.pairwise([*tree.body, ast.Pass()]):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            value, line = ast.unparse(node.value), source.splitlines()[node.lineno - 1]
+            text = line.partition("  # ")[2]
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                text = str(after.value.value)
+    return f"| `{name}` | `{escape(value)}` | {escape(tidy(text))} |"
+
+
+def _entry(page: Page, path: str, thing: Any, members: tuple[str, ...]) -> list[str]:
+    """A function, or a class with its attributes and methods."""
+    home, name = path.rsplit(".", 1)
+    level = "#" if page.title == name else "##"
+    lines, code = [f"{level} {name}", ""], f"from {home} import {name}"
+    if inspect.isfunction(thing):
+        return [*lines, *_call(name, thing, code)]
+    own, types = vars(thing), types_of(thing)
+    made = own.get("__init__")
+    takes = any(one.kind.value == "parameters" for one in sections(thing.__doc__))
+    maker = any(isinstance(inspect.getattr_static(thing, m), classmethod) for m in members)
+    if made is None or is_dataclass(thing) or maker or not (takes or made.__doc__):
+        lines += [*_code(code), *described(thing.__doc__, types, "attributes", "parameters")]
+    else:
+        about = described(thing.__doc__, types | types_of(made), "attributes")
+        lines += _call(name, made, code, about)
+    if issubclass(thing, BaseException):
+        return lines
+    if page.note:
+        lines += [page.note, ""]
+    else:
+        lines += table("attribute", _fields(thing, members or tuple(own), types))
+    for member in members or own:
+        value = inspect.getattr_static(thing, member)
+        value = inspect.unwrap(getattr(value, "__func__", value))
+        if member[0] != "_" and inspect.isfunction(value) and value.__doc__:
+            lines += [f"{level}# {member}", "", *_call(member, value)]
     return lines
 
 
-def _signature(name: str, thing: Any) -> str:
-    try:
-        signature = inspect.signature(thing)
-    except (TypeError, ValueError):
-        return name
-    parts = []
-    star = False
-    for parameter in signature.parameters.values():
-        if parameter.name in ("self", "cls"):
+def _fields(
+    thing: Any, members: tuple[str, ...], types: dict[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Attributes: those of the docstring, all fields of a dataclass, and properties."""
+    told: dict[str, str] = {}
+    for section in sections(thing.__doc__):
+        if section.kind.value == "attributes":
+            told = {one.name: one.description for one in section.value}
+    if is_dataclass(thing) or issubclass(thing, tuple):
+        names = [f.name for f in fields(thing)] if is_dataclass(thing) else thing._fields
+        told = dict.fromkeys(names, "") | comments_of(thing) | told
+    for member in members:
+        value = inspect.getattr_static(thing, member)
+        if isinstance(value, property | cached_property) and member[0] != "_":
+            getter: Any = value.fget if isinstance(value, property) else value.func
+            told.setdefault(member, first_line(getter.__doc__))
+            types.setdefault(member, _returned(getter))
+    yield from ((name, types.get(name, ""), text) for name, text in told.items())
+
+
+def _returned(function: Any) -> str:
+    node: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    return ast.unparse(node.returns).strip("'") if node.returns else ""
+
+
+def _call(name: str, function: Any, code: str = "", about: Sequence[str] = ()) -> list[str]:
+    """A signature, which fills its lines, and the docstring, after that of a class."""
+    parts, star = [], False
+    for one in inspect.signature(function).parameters.values():
+        if one.name in ("self", "cls"):
             continue
-        if parameter.kind is parameter.KEYWORD_ONLY and not star:
-            star = True
+        if one.kind is one.KEYWORD_ONLY and not star:
             parts.append("*")
-        star |= parameter.kind is parameter.VAR_POSITIONAL
-        text = str(parameter.replace(annotation=inspect.Parameter.empty))
-        parts.append(text)
+        star |= one.kind in (one.KEYWORD_ONLY, one.VAR_POSITIONAL)
+        text = str(one.replace(annotation=one.empty))
+        if "<" in text or len(text) > 60:  # no text that Python reads
+            text = f"{one.name}=..."
+        parts.append(text.replace(" ", "\0"))
     flat = f"{name}({', '.join(parts)})"
-    if len(flat) <= 96:
-        return flat
-    return f"{name}(\n    " + ",\n    ".join(parts) + ",\n)"
+    filled = textwrap.fill(flat, 92, subsequent_indent="    ", break_long_words=False)
+    filled = f"{code}\n\n{filled}" if code else filled
+    own = described(function.__doc__, types_of(function))
+    return [*_code(filled.replace("\0", " ")), *about, *own]
+
+
+def _code(text: str) -> list[str]:
+    """A block of Python; what an example prints as comments, so that all can be copied."""
+    shown = []
+    for line in text.splitlines():
+        if line.startswith((">>> ", "... ")):
+            shown.append(line[4:])
+        else:
+            shown.append(f"# {line}" if ">>> " in text and line.strip() else line)
+    return ["```python", *shown, "```", ""]
 
 
 # ---------------------------------------------------------------------------- formats
@@ -326,7 +653,7 @@ def formats_page(schemas: Path) -> str:
         "What commands print with `--json` and what folders hold, each as a "
         "[JSON Schema](https://json-schema.org) (draft 2020-12) that the tests check real output "
         "against. Readers should ignore keys that they do not know: a minor version may add some "
-        "([versions](../versioning.md)).",
+        "([versions](../formats.md)).",
     ]
     for path in sorted(schemas.glob("*.json")):
         schema = json.loads(path.read_text("utf-8"))
@@ -356,14 +683,14 @@ def write(folder: Path, schemas: Path) -> list[Path]:
         folder: where they go.
         schemas: folder of the JSON Schemas.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     pages = {
         "cli.md": command_page(),
         "settings.md": settings_page(),
-        "python.md": python_page(),
         "formats.md": formats_page(schemas),
+        **python_pages(),
     }
     for name, text in pages.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
     return [folder / name for name in pages]
 

@@ -16,7 +16,7 @@ class UserError(Exception):
 
 
 class InputError(UserError):
-    """A file, or a line of it, that cannot be read as required."""
+    """A file that cannot be read, or a line of it that is invalid."""
 
     def __init__(self, path: str | Path, problem: str, *, line: int | None = None) -> None:
         where = f"{path}:{line}" if line is not None else str(path)
@@ -26,7 +26,7 @@ class InputError(UserError):
 
 
 class OptionError(UserError):
-    """An option with a value it cannot have."""
+    """An option whose value is invalid."""
 
     def __init__(
         self, option: str, value: object, problem: str, *, choices: Iterable[str] = ()
@@ -39,7 +39,7 @@ class OptionError(UserError):
 
 
 class ModelError(UserError):
-    """A folder that is no model, a name that cannot be resolved, or weights that do not fit."""
+    """A folder that is not a model, a name that cannot be resolved, or weights that do not fit."""
 
 
 class DataError(UserError):
@@ -51,15 +51,15 @@ class OutputError(UserError):
 
 
 class TrainingError(UserError):
-    """A training run that cannot go on."""
+    """A training run that cannot start or continue."""
 
 
 class LostProcessError(UserError):
-    """Another process of a training has ended, and this one cannot go on."""
+    """Another process of a distributed training run ended, so that this one cannot continue."""
 
 
 class MissingExtraError(UserError):
-    """An optional dependency that is not installed."""
+    """An optional package that is not installed; the message has the command that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package}: {install(extra)}")

@@ -19,7 +19,7 @@ BLOCK = 2_000_000  # elements of a distance matrix in memory at once
 
 
 def cosine(first: ArrayLike, second: ArrayLike) -> Floats:
-    """Cosines (n,) of the rows of two (n, d): 0 with a zero vector, NaN with a NaN."""
+    """Cosine (n,) of each pair of rows of two (n, d); 0 for a zero vector, NaN for a NaN."""
     # Of equal vectors exactly 1: with a root of each square some would be one ulp off, and a rank
     # correlation would see differences where there are ties.
     a, b = np.asarray(first), np.asarray(second)
@@ -33,14 +33,14 @@ def cosine(first: ArrayLike, second: ArrayLike) -> Floats:
 
 
 def norms(vectors: ArrayLike) -> Floats:
-    """Euclidean length of each row of (n, d), accumulated in float64."""
+    """Euclidean length (n,) of each row of (n, d), computed in float64."""
     v = np.asarray(vectors)
     lengths: Floats = np.sqrt(np.einsum("ij,ij->i", v, v, dtype=np.float64))
     return lengths
 
 
 def normalize(vectors: ArrayLike) -> NDArray[Any]:
-    """Rows scaled to length 1, in float64 unless they are float32; zero rows stay zero."""
+    """Rows (n, d) scaled to length one; zero rows stay zero. Float32 stays, else float64."""
     v = np.asarray(vectors)
     lengths = norms(v)[:, None]
     lengths[lengths == 0] = 1
@@ -48,7 +48,7 @@ def normalize(vectors: ArrayLike) -> NDArray[Any]:
 
 
 def rank(values: ArrayLike) -> Floats:
-    """Ranks from 1, smallest first; equal values share the mean of their ranks."""
+    """Ranks (n,) from 1, smallest first; equal values share the mean of their ranks."""
     x = np.asarray(values, dtype=np.float64)
     _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
@@ -57,7 +57,7 @@ def rank(values: ArrayLike) -> Floats:
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> float:
-    """Pearson's product-moment correlation of two (n,)."""
+    """Pearson's correlation of two (n,), from -1 to 1."""
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
     if len(a) < 2 or a.min() == a.max() or b.min() == b.max():
@@ -69,7 +69,7 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation: Pearson's on ranks, ties sharing their mean rank."""
+    """Spearman's rank correlation of two (n,), from -1 to 1; ties share their mean rank."""
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
     if np.isnan(a).any() or np.isnan(b).any():
@@ -78,7 +78,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def reciprocal_ranks(ranks: ArrayLike, k: int) -> Floats:
-    """(q,) one over the rank of each query's first relevant document, 0 beyond k; ranks from 1."""
+    """Reciprocal rank (q,) of each query's first relevant document, 0 beyond k; ranks from 1."""
     r = np.asarray(ranks, dtype=np.float64)
     return np.where(r <= k, 1.0 / r, 0.0)
 
@@ -94,14 +94,14 @@ def dcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
 
 
 def ndcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
-    """Normalized DCG of one query: gains (m,) of its judged documents, and their ranks."""
+    """Normalized DCG of a query, 0 to 1: gains (m,) of its relevant documents, and their ranks."""
     g = np.sort(np.asarray(gains, dtype=np.float64))[::-1]
     ideal = dcg_at_k(g, np.arange(1, len(g) + 1), k)
     return dcg_at_k(gains, ranks, k) / ideal if ideal > 0 else float("nan")
 
 
 def alignment(first: ArrayLike, second: ArrayLike) -> float:
-    """How near the two sides of a positive pair lie: mean of ||u - v||^2 on the unit sphere.
+    """Alignment of positive pairs: mean of ||u - v||^2 on the unit sphere, from 0 to 4.
 
     Wang and Isola (2020), Section 4.1; SimCSE, Eq. 2. Smaller is better.
     """
@@ -110,7 +110,7 @@ def alignment(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def uniformity(vectors: ArrayLike) -> float:
-    """How evenly vectors fill the unit sphere: log of the mean of exp(-2 ||u - v||^2).
+    """Uniformity of vectors on the unit sphere: log of the mean of exp(-2 ||u - v||^2).
 
     Wang and Isola (2020), Section 4.1; SimCSE, Eq. 3. Over all pairs i < j. Smaller is better.
     """
@@ -119,7 +119,7 @@ def uniformity(vectors: ArrayLike) -> float:
 
 
 def nearness(vectors: ArrayLike) -> Floats:
-    """(n,) mean of exp(-2 ||u - v||^2) over the other vectors; NaN for a single vector."""
+    """Mean (n,) of exp(-2 ||u - v||^2) over the other vectors; NaN for a single vector."""
     u = normalize(vectors).astype(np.float32)
     n = len(u)
     sums = np.zeros(n)
@@ -136,7 +136,7 @@ def nearness(vectors: ArrayLike) -> Floats:
 
 
 def anisotropy(vectors: ArrayLike) -> float:
-    """Mean cosine of two different vectors; 0 for directions spread evenly, 1 for a single one."""
+    """Mean cosine of two different vectors; 0 for evenly spread directions, 1 for a single one."""
     u = normalize(np.asarray(vectors, np.float64))
     total = u.sum(axis=0)
     # The sum over all ordered pairs, less each vector with itself.
@@ -144,27 +144,27 @@ def anisotropy(vectors: ArrayLike) -> float:
 
 
 def singular_values(vectors: ArrayLike) -> Floats:
-    """(d,) singular values of the matrix of vectors over the largest one (SimCSE, Figure F.1)."""
+    """Singular values (d,) of the matrix of vectors, over the largest (SimCSE, Figure F.1)."""
     x = np.asarray(vectors, dtype=np.float64)
     values: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(x.T @ x), 0))[::-1]
     return values / (values[0] or 1.0)
 
 
 def effective_rank(vectors: ArrayLike) -> float:
-    """Exponential of the entropy of the singular values' shares (Roy and Vetterli, 2007)."""
+    """Exponential of the entropy of the singular values' shares (Roy & Vetterli, 2007)."""
     values = singular_values(vectors)
     share = values[values > 0] / values.sum()
     return float(np.exp(-(share * np.log(share)).sum()))
 
 
 def neighbors(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
-    """(n, k) of each row, the k others of greatest cosine, best first."""
+    """Numbers (n, k) of each row's k nearest other rows by cosine, best first."""
     unit = normalize(vectors).astype(np.float32)
     return nearest(unit, unit, k, own=np.arange(len(unit)))[0]
 
 
 def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
-    """(n,) the share of each row's k entries in one (n, k) that are in the other's row too."""
+    """Share (n,) of the k entries of each row of one (n, k) that the other has too."""
     shared: Floats = (first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1)
     return shared
 
@@ -182,11 +182,11 @@ def shared_by_depth(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
 
 
 def rank_biased_overlap(first: ArrayLike, second: ArrayLike, p: float = 0.9) -> Floats:
-    """(n,) agreement of two rankings, weighted to the top: extrapolated RBO.
+    """Rank-biased overlap (n,), extrapolated: agreement of two rankings, weighted to the top.
 
     Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 30:
-    beyond the depth that is seen, rankings are taken to agree as much as they do there. ``p`` is
-    the chance that a reader goes on from one rank to the next.
+    beyond their depth, rankings are assumed to agree as much as within it. ``p`` is the chance that
+    a reader goes on to the next rank.
     """
     shared = shared_by_depth(first, second)
     depth = np.arange(1, shared.shape[1] + 1)

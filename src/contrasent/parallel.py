@@ -93,9 +93,9 @@ class _Gather(torch.autograd.Function):
 
 
 def gather(rows: Tensor) -> Tensor:
-    """Rows of all processes, (n, ...) to (world * n, ...), with gradients to every process.
+    """Gather the rows of all processes, (n, ...) to (world * n, ...), with gradients.
 
-    All processes must hold equally many rows.
+    All processes must have the same number of rows.
     """
     if world() == 1:
         return rows
@@ -103,12 +103,12 @@ def gather(rows: Tensor) -> Tensor:
 
 
 def first_row(count: int) -> int:
-    """The first of this process's rows among gathered ones, ``count`` rows a process."""
+    """Number of this process's first row among gathered rows, ``count`` for each process."""
     return rank() * count
 
 
 def average(value: Tensor) -> Tensor:
-    """Mean of a number over processes, without gradient."""
+    """Mean of a number over all processes, without gradient."""
     if world() == 1:
         return value.detach()
     total = value.detach().clone()

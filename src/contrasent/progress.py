@@ -35,7 +35,7 @@ def printable(text: str) -> str:
 
 
 def show(mode: str) -> None:
-    """Choose what the process shows."""
+    """Show the progress of long work: "auto" (a bar, or lines without a terminal) or "silent"."""
     global _mode
     _mode = mode
 

@@ -33,11 +33,12 @@ class Row:
     """One measured number.
 
     Attributes:
-        task: what was measured on, such as "STS12" or "STS12/MSRpar".
-        metric: "spearman", "pearson", "mrr@10", ...; correlations and rates lie in [-1, 1].
-        aggregate: how subsets were joined: "all", "mean" or "wmean"; "" where nothing is joined.
-        count: how many pairs, queries or sentences it rests on.
-        low: lower end of the 95 % interval, if one was computed.
+        task: data set, such as "STS12", or a subset, such as "STS12/MSRpar".
+        metric: "spearman", "pearson", "mrr@10", ...; correlations are from -1 to 1, rates from 0 to
+            1.
+        aggregate: how subsets were combined: "all", "mean" or "wmean"; "" for a single set.
+        count: number of pairs, queries or sentences.
+        low: lower end of the 95 % interval; None without one.
     """
 
     task: str
@@ -85,12 +86,25 @@ HEADER = ("task", "split", "metric", "", "value", "95 % CI", "count")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rows, and what is needed to read them.
+    """The results of an evaluation: rows of numbers with intervals, and notes.
 
     Attributes:
-        notes: facts that belong to all rows, such as {"form": "raw", "distinct_sentences": 21234}.
-        items: of rows by their key: the items behind the number, or the keys of the rows whose
-            plain mean it is. They are no part of the JSON; see :func:`write_reports`.
+        notes: facts about all rows, such as {"form": "raw", "resamples": 1000}.
+        items: by the key of a row, the scores of the single items, for paired comparisons, or the
+            keys of the rows that it averages. They are not in the JSON; see :func:`write_reports`.
+
+    Examples:
+        >>> from contrasent import Encoder
+        >>> from contrasent.evaluate.retrieval import retrieval
+        >>> encode = Encoder.load("all-MiniLM-L6-v2").encode
+        >>> report = retrieval(encode, ["ferry", "tax"], ["a ship", "a map", "taxes"], [0, 2])
+        >>> report.one(metric="recall@1").value
+        1.0
+        >>> print(report.select(metric="mrr@10").table())
+        task     split    metric  value  count
+        heldout  heldout  mrr@10  1.000      2
+        documents: 3
+        ties: against the model
     """
 
     rows: tuple[Row, ...]
@@ -104,23 +118,23 @@ class Report:
         return len(self.rows)
 
     def select(self, **wanted: str) -> "Report":
-        """The rows whose named fields have the given values."""
+        """The rows with these values, such as ``metric="spearman"``, as a report."""
         rows = [r for r in self.rows if all(getattr(r, k) == v for k, v in wanted.items())]
         return Report(tuple(rows), self.notes, self.items)
 
     def one(self, **wanted: str) -> Row:
-        """The single row whose named fields have the given values."""
+        """The only row with these values; a ``DataError`` if there is not exactly one."""
         rows = self.select(**wanted).rows
         if len(rows) != 1:
             raise DataError(f"the report has {len(rows)} rows for {wanted}, expected exactly one")
         return rows[0]
 
     def average(self, tasks: Sequence[str], **wanted: str) -> float:
-        """Plain mean of the named tasks' unrounded values."""
+        """The mean of these tasks' values."""
         return sum(self.one(task=task, **wanted).value for task in tasks) / len(tasks)
 
     def table(self) -> str:
-        """Plain text for a terminal: one line a row, values as :func:`shown`."""
+        """Plain text for a terminal, one line for each row."""
         lines = [HEADER, *(_cells(row) for row in self.rows)]
         notes = [f"{key}: {_note(value)}" for key, value in self.notes.items() if _short(value)]
         # The first four columns are words, the others numbers.
@@ -143,7 +157,7 @@ class Report:
 
     @classmethod
     def join(cls, reports: Iterable["Report"]) -> "Report":
-        """All rows of several reports; later notes and items win."""
+        """Join the rows of several reports; for equal notes and items the last one counts."""
         joined = cls(())
         for report in reports:
             rows, notes = joined.rows + report.rows, joined.notes | report.notes

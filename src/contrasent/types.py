@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
-"""(n, d) float32; row i belongs to sentence i, whatever the order of computation was."""
+"""(n, d) float32; row i belongs to text i."""
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 EncodeFn = Callable[[Sequence[str]], Vectors]
-"""Sentences in, one vector a sentence out, in the same order."""
+"""A function from texts to vectors (n, d), in the same order."""
 
 Log = Callable[[str], None]
 """Takes a line about a step of long work, for the user."""
@@ -44,10 +44,10 @@ def for_task(encode: EncodeFn, task: Task) -> EncodeFn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
-    """Ragged rows of token ids, flat, special tokens included.
+    """Rows of token ids of different lengths, in one flat array, with special tokens.
 
     Attributes:
-        ids: (total,) int32, the rows one after the other.
+        ids: (total,) int32, one row after the other.
         offsets: (n + 1,) int64; row i is ``ids[offsets[i]:offsets[i + 1]]``.
     """
 
@@ -56,7 +56,7 @@ class Tokens:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[int] | NDArray[np.int32]]) -> "Tokens":
-        """Build from an iterable of rows of ids."""
+        """Build from rows of ids."""
         arrays = [np.asarray(row, dtype=np.int32) for row in rows]
         offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
         np.cumsum([len(a) for a in arrays], out=offsets[1:])
@@ -65,7 +65,7 @@ class Tokens:
 
     @classmethod
     def concatenate(cls, parts: Sequence["Tokens"]) -> "Tokens":
-        """Stack several blocks of rows, first block first."""
+        """Concatenate the rows of several blocks."""
         if len(parts) == 1:
             return parts[0]
         lengths = np.concatenate([part.lengths for part in parts])
@@ -82,15 +82,15 @@ class Tokens:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(n,) tokens in each row."""
+        """(n,) int64, the number of tokens in each row."""
         return np.diff(self.offsets)
 
     def select(self, rows: NDArray[np.int64]) -> "Tokens":
-        """The given rows, in the given order."""
+        """These rows, in this order."""
         return Tokens.from_rows(self[int(row)] for row in rows)
 
     def pad(self, fill: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Padded ids (n, longest) and the mask (n, longest) that is true on real tokens."""
+        """Padded ids (n, longest), int64, and the mask (n, longest), true on real tokens."""
         lengths = self.lengths
         width = int(lengths.max()) if len(lengths) else 0
         mask = np.arange(width) < lengths[:, None]
@@ -101,16 +101,16 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """One training batch of a rank.
+    """One training batch of a process.
 
     Attributes:
-        columns: one block of rows for each view of the sentence, or for each column of a corpus of
-            pairs and triples: anchors, positives, then hard negatives. All have the same length.
-        rows: (n,) int64, which rows of the corpus these are.
-        step: the optimizer step that this batch belongs to, from 0.
-        seed: of the run; what an objective draws for a row depends on (seed, step, row).
-        scores: (n,) float64, how similar the texts of each row are, in the corpus's own units; None
-            where the corpus has no scores.
+        columns: one block of n rows for each view of the sentence, or for each column of a corpus
+            of pairs: anchors, positives, then hard negatives.
+        rows: (n,) int64, the rows of the corpus.
+        step: number of the optimizer step, from 0.
+        seed: seed of the run. Random numbers for a row depend on (seed, step, row).
+        scores: (n,) float64, how similar the texts of each row are, in the corpus's unit; None
+            without scores.
     """
 
     columns: tuple[Tokens, ...]

@@ -149,12 +149,18 @@ def test_options(train, good, case):
 
 RECIPES = {
     "syntax": ("objective = ", ["mine.toml: not valid TOML"]),
-    "key": ("[setings]\nlr = 1", ["mine.toml:1: unknown key 'setings'", "did you mean 'settings'"]),
+    "key": (
+        "[setings]\nlearning_rate = 1",
+        ["mine.toml:1: unknown key 'setings'", "did you mean 'settings'"],
+    ),
     "kind": ('objective = "simcse"\nbase = 3', ["mine.toml:2: base must be a text, it is 3"]),
     "columns": ("columns = 1", ["mine.toml:1: columns must be a text or a list, it is 1"]),
     "settings": ("settings = 3", ["mine.toml:1: settings must be a table, it is 3"]),
     "setting": ("[settings]\nlearning = 1", ["mine.toml: 'learning': unknown setting"]),
-    "value": ('[settings]\nlr = "high"', ["learning_rate 'high': must be of type float"]),
+    "value": (
+        '[settings]\nlearning_rate = "high"',
+        ["learning_rate 'high': must be of type float"],
+    ),
 }
 
 
@@ -216,6 +222,8 @@ UNPARSED = {
     "trian": "no such command 'trian'. Did you mean 'train'?",
     "xyzzy": "no such command 'xyzzy'; see 'contrasent --help'",
     "train x.txt -o m --sed 1": "no such option: --sed (Possible options: --base, --seed",
+    "train x.txt -o m --recipe a.toml": "--recipe is called --config now",
+    "encode m x.txt -o v.npy --max-tokens 9": "--max-tokens is called --max-seq-length now",
     "train --bogus 1": "no such option: --bogus (Possible options: --base",
     "--versin train": "no such option: --versin (Possible options: --version)",
     "train -x": "no such option: -x; see 'contrasent train --help'",

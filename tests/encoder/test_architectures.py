@@ -1,4 +1,4 @@
-"""The table of docs/architectures.md, tried: every architecture on tiny random weights."""
+"""The table of docs/methods.md, tried: every architecture on tiny random weights."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from contrasent.model.numpy_model import supports
 from contrasent.model.opening import open_encoder
 from tiny_models import KINDS, OTHERS, made_sentences, write_backbone, write_tokenizer
 
-PAGE = Path(__file__).parents[2] / "docs" / "architectures.md"
+PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 COLUMNS = (
     "model",
     "pooling",

@@ -11,7 +11,7 @@ from contrasent.evaluate.senteval import Procedure, Split
 
 torch = pytest.importorskip("torch")
 SHORT = Procedure(
-    folds=4, rate=1e-2, batch_size=16, tenacity=2, num_train_epochs=2, longest=30, grid=(1e-4, 1e-1)
+    folds=4, rate=1e-2, batch_size=16, tenacity=2, epochs=2, longest=30, grid=(1e-4, 1e-1)
 )
 
 

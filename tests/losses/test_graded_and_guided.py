@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contrasent import losses
 from contrasent.errors import OptionError
-from contrasent.losses import complex_cosines, cosent, distil_ranking, gist, pair_cosines
+from contrasent.losses import complex_cosines, cosent, distill_ranking, gist, pair_cosines
 from plain_loops import (
     complex_cosine,
     cosine,
@@ -119,12 +119,12 @@ def test_gist_is_the_equation(seed, n, before, after, h, margin):
 def test_distilled_rankings_are_the_equation(seed, n, before, after, tau, tau_g):
     m = before + n + after
     a, c, ga, gc = (vectors(seed + k, *s) for k, s in enumerate([(n, 4), (m, 4), (n, 3), (m, 3)]))
-    loss = distil_ranking(a, c, ga, gc, first=before, temperature=tau, guide_temperature=tau_g)
+    loss = distill_ranking(a, c, ga, gc, first=before, temperature=tau, guide_temperature=tau_g)
     expected = loop_ranking(*(x.tolist() for x in (a, c, ga, gc)), before, tau, tau_g)
     assert loss.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["gist", "distil_ranking"])
+@pytest.mark.parametrize("name", ["gist", "distill_ranking"])
 def test_the_parts_of_a_split_batch_average_to_the_whole(name):
     q, p, gq, gp = (vectors(k, 6, 4) for k in range(4))
 
@@ -132,7 +132,7 @@ def test_the_parts_of_a_split_batch_average_to_the_whole(name):
         if name == "gist":
             return gist((q, p), (gq, gp), first=first, rows=rows)
         part = slice(first, first + rows)
-        return distil_ranking(q[part], p, gq[part], gp, first=first)
+        return distill_ranking(q[part], p, gq[part], gp, first=first)
 
     parts = torch.stack([loss(first, 2) for first in (0, 2, 4)])
     assert parts.mean().item() == pytest.approx(loss(0, 6).item(), rel=1e-12)
@@ -144,7 +144,7 @@ def test_gradients_of_guided_losses_are_finite_differences():
 
     def loss(q, p, n):
         one = gist((q, p, n), guide, temperature=0.5)
-        return one + distil_ranking(q, p, guide[0], guide[1], temperature=0.3)
+        return one + distill_ranking(q, p, guide[0], guide[1], temperature=0.3)
 
     assert torch.autograd.gradcheck(loss, inputs)
 
@@ -156,10 +156,10 @@ def test_wrong_options_and_shapes_are_rejected():
     with pytest.raises(OptionError, match="temperature -1"):
         gist((ones, ones), (ones, ones), temperature=-1)
     with pytest.raises(OptionError, match="guide_temperature 0"):
-        distil_ranking(ones, ones, ones, ones, guide_temperature=0)
+        distill_ranking(ones, ones, ones, ones, guide_temperature=0)
     with pytest.raises(OptionError, match="margin nan"):
         gist((ones, ones), (ones, ones), margin=math.nan)
     with pytest.raises(ValueError, match="guide"):
         gist((ones, ones), (ones, ones[:2]))
     with pytest.raises(ValueError, match="guide"):
-        distil_ranking(ones, ones, ones, ones[:2])
+        distill_ranking(ones, ones, ones, ones[:2])

@@ -181,7 +181,9 @@ def test_unknown_and_doubled_names_are_rejected():
 
 
 def test_the_documentation_tells_every_objective_parameter_and_view():
-    text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
+    root = Path(__file__).parents[2]
+    pages = [root / folder / "methods.md" for folder in ("docs", "research")]
+    text = "\n".join(page.read_text("utf-8") for page in pages)
     assert [name for name in NAMES if f"`{name}`" not in text and f"`{name}:" not in text] == []
     own = {parameter for name in NAMES for parameter in parameters(name)}
     assert len(own) > 50

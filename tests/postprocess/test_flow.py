@@ -43,7 +43,7 @@ def test_the_volume_is_autograds(dimension, levels, steps):
 
 
 def test_the_loss_is_the_density_of_the_normal_in_bits():
-    flow = shaken(6, FlowSettings(levels=1, max_steps=1)).double()
+    flow = shaken(6, FlowSettings(levels=1, steps=1)).double()
     x = torch.from_numpy(cloud(5, 6)).double()
     z, volume = flow(x)
     total = 0.0

@@ -20,9 +20,7 @@ from contrasent.serve.run import served
 def made(bert, sentences, tmp_path_factory):
     """The folder, the encoder below, and the flow."""
     encoder = TorchEncoder.load(bert, pooling="mean")
-    flow = fit(
-        encoder.encode(sentences[:256]), FlowSettings(levels=2, max_steps=1, num_train_epochs=1)
-    )
+    flow = fit(encoder.encode(sentences[:256]), FlowSettings(levels=2, steps=1, num_train_epochs=1))
     folder = tmp_path_factory.mktemp("flow") / "flow"
     write_flow(folder, flow, encoder.save)
     return folder, encoder, flow
@@ -45,7 +43,7 @@ def test_another_flow_is_another_model(made):
     folder, encoder, flow = made
     one = open_model(folder).encoder.identity
     vectors = encoder.encode(["a", "b"] * 64)
-    other = fit(vectors, FlowSettings(levels=2, max_steps=1, num_train_epochs=1, seed=1))
+    other = fit(vectors, FlowSettings(levels=2, steps=1, num_train_epochs=1, seed=1))
     assert FlowEncoder(encoder, other).identity != one
     assert FlowEncoder(encoder, flow).identity == one
 

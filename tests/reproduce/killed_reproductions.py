@@ -46,7 +46,7 @@ corpus = "wiki"
 
 [scale.lab]
 sentences = 60
-set = { steps = 5, batch = 8, save_steps = 2, precision = "fp32", learning_rate = 1e-3 }
+set = { max_steps = 5, batch_size = 8, save_steps = 2, precision = "fp32", learning_rate = 1e-3 }
 
 [[rows]]
 name = "base"

@@ -53,7 +53,7 @@ def test_a_cell():
 def test_time_is_counted_once():
     """A run has its own time, and a measurement that without the run's."""
     machine = {"machine": "a processor, 2 cores, 1 thread"}
-    train = {"max_steps": 80, "seconds": 70.0, "precision": "fp32", **machine}
+    train = {"steps": 80, "seconds": 70.0, "precision": "fp32", **machine}
     units = {"a": {"model": "m", "measured_in": 5.0}, "c": {"model": "n", "measured_in": 2.0}}
     found = times({"m": train, **units})
     assert (found["seconds"], found["trained"], found["precisions"]) == (77.0, 1, ["fp32"])

@@ -109,8 +109,11 @@ def test_what_an_item_says(write):
 
 
 def test_settings_come_from_scale_template_and_row(write):
-    more = 'corpus = "wiki"\nset = { warmup = 0.1 }\nlab = { set = { steps = 7 } }\n'
-    scale = ("[[claims]]", "[scale.lab]\nset = { batch = 16, warmup = 0.2 }\n\n[[claims]]")
+    more = 'corpus = "wiki"\nset = { warmup_ratio = 0.1 }\nlab = { set = { max_steps = 7 } }\n'
+    scale = (
+        "[[claims]]",
+        "[scale.lab]\nset = { batch_size = 16, warmup_ratio = 0.2 }\n\n[[claims]]",
+    )
     item = read_item(write(('corpus = "wiki"\n', more), scale))
     lab = resolve_row(item, item.rows[1], OWN.scales["lab"], seed=3)
     size = lab.settings["batch_size"]
@@ -150,7 +153,9 @@ def test_a_row_may_say_how_many_sentences(write):
     }
     assert counts == {"lab": [200, 200], "paper": [0, 300]}
     # What a row does not say is the item's, which changes both scales, then the scale's.
-    changes = "[scale.lab]\nsentences = 100\n\n[scale.paper]\nselect = 'none'\nset = { steps = 9 }"
+    changes = (
+        "[scale.lab]\nsentences = 100\n\n[scale.paper]\nselect = 'none'\nset = { max_steps = 9 }"
+    )
     item = read_item(write(("[[claims]]", f"{changes}\n\n[[claims]]")))
     lab, paper = (resolve_row(item, item.rows[0], OWN.scales[s]) for s in SCALES)
     assert (lab.sentences, paper.sentences) == (100, None)
@@ -261,8 +266,9 @@ def test_what_is_wrong_is_named(write, change, problem):
 
 
 def test_the_documentation_names_every_measure():
-    text = (Path(__file__).parents[2] / "docs" / "items.md").read_text("utf-8")
-    table = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    text = (Path(__file__).parents[2] / "docs" / "reproducing.md").read_text("utf-8")
+    rows = text.split("### What is measured")[1].split("\n### ")[0].splitlines()
+    table = {line.split("`")[1]: line for line in rows if line.startswith("| `")}
     assert set(table) == set(MEASURES)
     for kind, measure in MEASURES.items():
         for option in measure.options:

@@ -277,12 +277,12 @@ def test_the_terms_of_a_run_and_their_ratio_to_the_contrast():
         [*log, {"step": 8, "evaluation": []}], {"contrast": 1.0, "difference": 9}
     )
     assert kept == {"contrast": 0.75, "difference": 8.0}
-    found = MEASURES["terms"].run({"terms": kept, "max_steps": 8})
+    found = MEASURES["terms"].run({"terms": kept, "steps": 8})
     rows = {(row.task, row.metric): row.value for row in found}
     ratio = ("difference", "to_contrast")
     assert rows == {("contrast", "loss"): 0.75, ("difference", "loss"): 8.0, ratio: 8.0 / 0.75}
     with pytest.raises(DataError, match="run it again"):
-        MEASURES["terms"].run({"max_steps": 8})
+        MEASURES["terms"].run({"steps": 8})
 
 
 def test_lexical_overlap_counts_each_word_as_often_as_both_have_it(folder):

@@ -285,7 +285,10 @@ def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypa
     """The item on the length of training, at a tiny scale, with its figure by the same command."""
     text = (HERE / "own" / "length.toml").read_text()
     for old, new in (
-        ("steps = 4000, save_steps = 100", "steps = 5, batch = 8, learning_rate = 1e-3"),
+        (
+            "max_steps = 4000, save_steps = 100",
+            "max_steps = 5, batch_size = 8, learning_rate = 1e-3",
+        ),
         ("every = 100", "every = 2"),
         ('aggregate = "100"', 'aggregate = "2"'),
         ("sentences = 256000", "sentences = 60"),
@@ -363,8 +366,8 @@ def test_a_process_that_ends_early_is_not_taken_for_a_stop(code, tmp_path, capfd
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_stopping_the_first_process_stops_all(home, bert, tmp_path, how):
     """Whoever stops it need not be a terminal, which would tell every process."""
-    assert "steps = 5" in SPEED
-    text = SPEED.replace("steps = 5", "steps = 100000")
+    assert "max_steps = 5" in SPEED
+    text = SPEED.replace("max_steps = 5", "max_steps = 100000")
     (home / "recipes" / "simcse" / "table2.toml").write_text(text)
     command = [sys.executable, "-m", "contrasent", "reproduce", "simcse:table2", "--seeds", "2"]
     command += ["--recipes", "recipes", "--scale", "lab", "--base", str(bert), "--jobs", "2"]
@@ -469,7 +472,7 @@ def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, t
     (["simcse:table1", "--scale", "labs"], "did you mean 'lab'?"),
     (["simcse:table1", "--budget", "soon"], "write a time such as 90s"),
     (["simcse:table1", "--scale", "lab", "--checkpoint", "bert"], "write NAME=FOLDER"),
-    (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'steps'?"),
+    (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'max_steps'?"),
     (["simcse:table1", "--scale", "lab", "--set", "max_steps=0"], "must be 1 or more"),
     (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
     (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),

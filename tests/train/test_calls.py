@@ -1,4 +1,4 @@
-"""From a corpus line to the loss: docs/architecture.md lists the calls, and these are they."""
+"""From a corpus line to the loss: ARCHITECTURE.md lists the calls, and these are they."""
 
 import re
 import sys
@@ -16,10 +16,10 @@ from contrasent.train.settings import Settings
 from contrasent.train.step import StepRunner
 
 HOME = Path(contrasent.__file__).parent
-PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8")
 WAY = {
     ("text/tokens.py", "Tokenizer.__call__"), ("text/cache.py", "TokenCache.tokens"),
-    ("encoder/encoder.py", "Encoder.forward"), ("encoder/heads.py", "Dense.forward"),
+    ("encoder/encoder.py", "TorchEncoder.forward"), ("encoder/heads.py", "Dense.forward"),
     ("losses/contrastive.py", "info_nce"), ("engine/objective.py", "Objective.loss"),
 }  # fmt: skip
 """Where text becomes tokens, tokens become vectors, and vectors a number."""

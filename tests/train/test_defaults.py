@@ -134,7 +134,12 @@ def test_published_settings_are_those_of_the_papers_items():
         row = next(r for r in own.rows if (r.name, r.objective) == (title, objective))
         trained = resolve_row(own, row, folder.scales["paper"]).settings
         stated = {k: v for k, v in published(objective).items() if k != "mini_batch_size"}
-        assert {"learning_rate", "batch", "epochs", "max_seq_length"} <= stated.keys()
+        assert {
+            "learning_rate",
+            "batch_size",
+            "num_train_epochs",
+            "max_seq_length",
+        } <= stated.keys()
         assert {k: trained[k] for k in stated} == stated
         assert ("head" in stated) == (trained["head"] is not None)
         found.add(objective)
@@ -203,7 +208,7 @@ def test_a_base_of_a_papers_shape_has_its_settings(bert, tmp_path):
         256,
         125,
     )
-    assert "batch 512, learning_rate 1e-05" in defaults.line("simcse")
+    assert "batch_size 512, learning_rate 1e-05" in defaults.line("simcse")
     assert resolved(("bert", 24, 1024))[0].learning_rate == 1e-5
     run, own, _ = resolved(("roberta", 24, 1024), "esimcse")
     assert (run.batch_size, run.dropout, own) == (64, 0.15, {"rate": 0.28, "queue_size": 128})

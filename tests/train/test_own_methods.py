@@ -17,7 +17,7 @@ from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings, choose
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
-METHOD = PAGE.split("## How to add a method")[1].split("```python\n")[1].split("```")[0]
+METHOD = PAGE.split("## Add a method")[1].split("```python\n")[1].split("```")[0]
 SUBCLASS = """
 from dataclasses import dataclass
 from contrasent.engine import Contrast, Terms
@@ -95,7 +95,7 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "texts.txt"}
     for wrong, problem in (
         (("--set", "rat=2"), "did you mean 'rate'"),
-        (("--set", "batch_size=0"), "batch '0': must be 1 or more"),
+        (("--set", "batch_size=0"), "batch_size '0': must be 1 or more"),
         (("--set", "rate=0.5"), "rate '0.5': must be 1 or more"),
         (("--objective", "gist", "--set", "guide=small"), "needs a corpus of pairs"),
     ):
@@ -142,8 +142,8 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
 @pytest.mark.parametrize(
     "of",
     [
-        "AdamW(p, learning_rate=learning_rate, amsgrad=True)",
-        "RMSprop(p, learning_rate=learning_rate)",
+        "AdamW(p, lr=learning_rate, amsgrad=True)",
+        "RMSprop(p, lr=learning_rate)",
     ],
 )
 def test_a_run_with_an_optimizer_of_ones_own_resumes_to_the_same_bits(of, own, base, tmp_path):

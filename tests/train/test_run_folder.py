@@ -99,8 +99,8 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
         {"settings": {"learning_rate": 2e-3, "batch_size": 8}},
         "the run there has learning_rate 0.001, now it is 0.002",
     ),
-    ({"settings": {"learning_rate": 1e-3}}, "has batch 8, now it is None"),
-    ({"processes": 2}, "has processes 1, now it is 2; resume with the same command"),
+    ({"settings": {"learning_rate": 1e-3}}, "has batch_size 8, now it is None"),
+    ({"processes": 2}, "has processes 1, now it is 2; use the same, or --overwrite"),
     ({"new": 1}, "has new None, now it is 1"),
 ])  # fmt: skip
 def test_other_settings_are_rejected_by_name(tmp_path, change, message):
@@ -197,7 +197,7 @@ def test_publishing_can_be_repeated(tmp_path):
     place = RunFolder(tmp_path / "m")
     opened(tmp_path / "m")
     run = Run(
-        **{"folder": tmp_path / "m", "max_steps": 10, "seconds": 1.0, "sentences_per_second": 5.0},
+        **{"folder": tmp_path / "m", "steps": 10, "seconds": 1.0, "sentences_per_second": 5.0},
         **{"score": 0.5, "best_step": 8, "history": [(0, 0.1), (8, 0.5)]},
     )
     made(place.last, "last")

@@ -10,7 +10,7 @@ import torch
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.parameters import Projector
 from contrasent.engine.registry import parameters, summaries
-from contrasent.errors import OptionError
+from contrasent.errors import RENAMED, OptionError
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Pooler, Settings, assignments, choose, run_settings
 
@@ -50,9 +50,9 @@ def test_every_default_and_choice_is_read_from_its_text(method):
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
-    ("batch", "many", "batch 'many': must be of type int"),
-    ("batch", True, "batch True: must be of type int"),
-    ("steps", "x", "steps 'x': must be of type int or none"),
+    ("batch_size", "many", "batch_size 'many': must be of type int"),
+    ("batch_size", True, "batch_size True: must be of type int"),
+    ("max_steps", "x", "max_steps 'x': must be of type int or none"),
     ("normalize", "maybe", "normalize 'maybe': must be of type bool or none"),
     ("pooling", 3, "pooling 3: must be of type str or none"),
 ])  # fmt: skip
@@ -89,12 +89,14 @@ def test_assignments():
 
 
 @pytest.mark.parametrize(("name", "values"), [
-    ("batch", [0, -1]), ("accumulate", [0]), ("max_seq_length", [0, 1, 2]), ("eval_steps", [0]),
-    ("geometry_every", [-1]), ("save_steps", [0]), ("steps", [0, -3]),
-    ("epochs", [0, -1.0, math.inf, math.nan]), ("learning_rate", [0, -1e-5, math.inf, math.nan]),
-    ("warmup", [-0.1, 1.0, math.nan]), ("clip", [0, -1, math.nan]),
+    ("batch_size", [0, -1]), ("gradient_accumulation_steps", [0]),
+    ("max_seq_length", [0, 1, 2]), ("eval_steps", [0]),
+    ("geometry_every", [-1]), ("save_steps", [0]), ("max_steps", [0, -3]),
+    ("num_train_epochs", [0, -1.0, math.inf, math.nan]),
+    ("learning_rate", [0, -1e-5, math.inf, math.nan]),
+    ("warmup_ratio", [-0.1, 1.0, math.nan]), ("max_grad_norm", [0, -1, math.nan]),
     ("weight_decay", [-0.1, math.inf, math.nan]), ("dropout", [-0.1, 1.0, math.nan]),
-    ("attention_dropout", [-0.1, 1.0]), ("patience", [-1]), ("heldout", [-1]),
+    ("attention_dropout", [-0.1, 1.0]), ("early_stopping_patience", [-1]), ("eval_size", [-1]),
     ("seed", [-1, 2**63]), ("precision", ["fp61", "float32"]), ("padding", ["noen", "None"]),
     ("mini_batch_size", [-1]), ("pooling", ["maen", "none"]), ("head", ["tahn"]),
     ("buckets", ["fien", "4;8"]), ("weights", ["2;1", "2,-1"]),
@@ -163,3 +165,11 @@ def test_fresh_weights_come_of_the_seed_alone(bert):
     assert not torch.equal(one, three)
     assert not torch.equal(head, other)
     assert not torch.equal(one, head)
+
+
+@pytest.mark.parametrize(("old", "new"), sorted(RENAMED.items()))
+def test_an_old_name_is_an_error_that_says_the_new_one(old, new):
+    if new in run_settings():
+        with pytest.raises(OptionError, match=f"'{old}': is called '{new}' now"):
+            choose({old: 1}, "simcse")
+    assert old not in run_settings()

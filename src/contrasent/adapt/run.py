@@ -72,13 +72,13 @@ PROBED = 64  # passages encoded to estimate the time for all
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """The outcome of an adaptation.
+    """The outcome of :func:`adapt_index`.
 
     Attributes:
-        folder: holds the index, and the report as a page and for programs.
-        improved: whether what queries taught is kept, with a gain that is proven.
-        reason: the verdict, in one line.
-        facts: as in report.json.
+        folder: folder with the index, ``report.html`` and ``report.json``.
+        improved: whether learning from the queries gave a significant gain, and is kept.
+        reason: the verdict in one line.
+        facts: the content of ``report.json``.
     """
 
     folder: Path
@@ -104,32 +104,42 @@ def adapt_index(
     overwrite: bool = False,
     log: Log = lambda line: None,
 ) -> Adaptation:
-    """Make documents searchable, and learn from them and from queries to search them better.
+    """Index documents, and learn from user queries to search them better.
 
-    The index that ``contrasent index`` would make is the default. From 40 user queries on, what
-    they teach is kept if cross-validation proves a gain (:mod:`contrasent.adapt.teaching`); with
-    fewer, what is learned from the text alone (:mod:`contrasent.adapt.steps`) is kept as a default
-    that was not measured here.
+    The search starts as ``contrasent index`` would make it. With 40 user queries or more, what is
+    learned from them is kept if cross-validation shows a gain. With fewer, what is learned from the
+    text alone is kept, and was not measured on these documents.
 
     Args:
-        source: a folder, a file, an archive, or an index, which is copied.
-        output: a folder for the index and the report.
-        base: model folder or name; the installed base for the language by default.
-        budget: seconds to spend at most.
-        queries: tables of user queries: query, document and perhaps gain.
-        collection: the same as folders in BEIR's layout.
-        clicks: tables of opened documents: query, document and perhaps count.
-        columns: of tables, those to read, the title first.
-        max_file_text: characters of the longest file that is read.
-        seed: of everything random.
-        train_encoder: train the base on the queries first, outside the budget, and index by it if
-            ``train`` finds it better (:mod:`contrasent.adapt.training`); needs the extra "train".
-        resume: continue a run that was killed.
-        overwrite: replace an earlier output; other files there stay.
-        log: takes a line about each step.
+        source: a folder, file or archive of documents, or an index, which is copied.
+        output: folder to write the index and the report to.
+        base: folder or name of the model; by default the installed one that suits the language.
+        budget: most seconds to spend, except for ``train_encoder``.
+        queries: tables of user queries, with columns query, document and optionally gain.
+        collection: folders of user queries in BEIR's layout.
+        clicks: tables of clicks, with columns query, document and optionally count.
+        columns: columns of tables to index, the title first.
+        max_file_text: skip files with more characters.
+        seed: random seed.
+        train_encoder: train the model on the queries first, and index by it if it is better on
+            held-out queries; needs the extra "train".
+        resume: resume a run that was killed.
+        overwrite: replace an earlier output; other files in the folder stay.
+        log: called with a line about each step.
+
+    Returns:
+        The outcome, with the verdict.
 
     Raises:
-        UserError: an input, an option or the output cannot be used.
+        UserError: an input, an option or the output is invalid.
+
+    Examples:
+        >>> from contrasent import adapt_index, search_index
+        >>> done = adapt_index("examples/handbook", "adapted", queries="examples/asked.csv")
+        >>> print(done.reason)
+        Improved and saved. Documents with training queries: nDCG@10 ...
+        >>> search_index("adapted", "who pays for a broken drill?")[0][0].metadata["document"]
+        'tools/damage.md'
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
@@ -172,21 +182,21 @@ def update_adaptation(
     seed: int = 0,
     log: Log = lambda line: None,
 ) -> Adaptation:
-    """Learn again, in place, after the documents or the queries have changed.
+    """Learn again, in place, after documents or queries changed.
 
-    The index follows its documents first, where it knows them; earlier user queries teach as well.
+    The index is synchronized with its documents first. Earlier user queries are used again.
 
     Args:
-        folder: the output of :func:`adapt_index`.
-        queries: tables of further user queries; likewise ``collection`` and ``clicks``.
+        folder: output of :func:`adapt_index`.
+        queries: tables of further user queries, as for :func:`adapt_index`.
         collection: see :func:`adapt_index`.
         clicks: see :func:`adapt_index`.
-        budget: seconds to spend at most.
-        seed: of everything random.
-        log: takes a line about each step.
+        budget: most seconds to spend.
+        seed: random seed.
+        log: called with a line about each step.
 
     Raises:
-        UserError: the folder was not made by ``adapt_index``, or an input cannot be used.
+        UserError: the folder was not made by ``adapt_index``, or an input is invalid.
     """
     target = Path(folder)
     if not _holds(target / REPORT, "format"):

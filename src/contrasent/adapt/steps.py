@@ -1,10 +1,10 @@
 """Learning from an index's own text, without queries.
 
-Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-23) by properties of
-the text: a share of a map of queries where vectors point in many directions, and rows smoothed by
-their neighbors where there are enough rows. Sentences of held-out documents, as queries for
-passages without them, show whether the text has meaning to learn from, and whether a step harms;
-a step need not be shown to help on each text, since few sentences can show little.
+Two steps, chosen on seven collections with user queries (research/log.md, 2026-11-23) by properties
+of the text: a share of a map of queries where vectors point in many directions, and rows smoothed
+by their neighbors where there are enough rows. Sentences of held-out documents, as queries for
+passages without them, show whether the text has meaning to learn from, and whether a step harms; a
+step need not be shown to help on each text, since few sentences can show little.
 """
 
 import math

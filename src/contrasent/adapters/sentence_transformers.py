@@ -24,7 +24,7 @@ POOLERS = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last_token"
 
 
 class ObjectiveLoss(nn.Module):
-    """An objective as a loss of ``SentenceTransformerTrainer``.
+    """A training method as a loss for ``SentenceTransformerTrainer``.
 
     ::
 
@@ -32,19 +32,19 @@ class ObjectiveLoss(nn.Module):
         loss = ObjectiveLoss(model, "esimcse+simcse_plus_plus", queue_size=160)
         SentenceTransformerTrainer(model, train_dataset=sentences, loss=loss).train()
 
-    The data set has a column of sentences, or the columns that a labeled objective takes, scores
-    as the label. The model's own weights train; projectors, queues, generators and discriminators
-    live in the loss and are not saved. Dropout is the model's own. Momentum and queues move at the
-    beginning of the next batch, which is the optimizer's step unless gradients are accumulated.
+    The data set has a column of sentences or, for a method on pairs, its columns, with scores as
+    the label. The model's weights are trained, with the model's own dropout. Projectors, queues,
+    generators and discriminators are not saved. Momentum encoders and queues are updated with every
+    batch, also if gradients are accumulated.
 
     Attributes:
-        objective: the objective, its encoder sharing the model's weights.
+        objective: the objective, whose encoder shares the model's weights.
     """
 
     def __init__(
         self, model: Any, objective: str = "simcse", *, seed: int = 0, **parameters: Any
     ) -> None:
-        """Build the objective around a model."""
+        """Make the objective for a ``SentenceTransformer``."""
         super().__init__()
         check(objective, parameters)
         self.objective: Objective = find(objective)(encoder_around(model), **parameters)
@@ -69,7 +69,7 @@ class ObjectiveLoss(nn.Module):
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor:
-        """The loss of a batch; ``labels`` are (n,) scores of its pairs."""
+        """Compute the loss of a batch; ``labels``: (n,) scores of its pairs, if it has any."""
         if parallel.world() > 1:
             raise TrainingError(
                 "this loss does not share gradients between processes; use contrasent train "

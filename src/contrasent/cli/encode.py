@@ -142,8 +142,8 @@ def encode(
         model: Model folder or name, or an exported model.
         input_: File, folder, or - for standard input; for shards also a pattern with *, or a URL.
         output: FILE.npy, FILE.parquet, or a folder or URL for shards.
-        engine: What writes shards: local (this machine) or ray (a Ray cluster, see the page on
-            scale). [default: local]
+        engine: What writes shards: local (this machine) or ray (a Ray cluster, docs/export.md).
+            [default: local]
         workers: For shards: number of workers. [default: local 1, ray as many as fit]
         worker_cpus: For shards: cores per worker. [default: local all, ray 1]
         worker_gpus: With --engine ray: GPUs per worker; may be a fraction such as 0.5.

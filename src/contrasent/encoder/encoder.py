@@ -47,18 +47,17 @@ WRITTEN_FOR = "5.3.0"  # the version of sentence-transformers written to a folde
 
 
 class TorchEncoder(PooledBackbone, base.Encoder):
-    """An encoder computed by torch, which can be trained.
+    """An encoder in torch, which can be trained.
 
-    A head inside the encoder belongs to the model and is saved with it. (A head that training
-    alone needs lives in the objective.)
+    Its head is saved with the model. A projector for training alone belongs to the objective.
 
     Args:
-        backbone: a transformers encoder without its own pooling layer.
+        backbone: a transformers model without a pooling layer.
         head: network on the pooled vector, or None.
-        normalize: whether ``encode`` scales vectors to unit length.
+        normalize: whether ``encode`` scales vectors to length one.
         lower_case: whether texts are lower-cased before the tokenizer.
-        source: the transformers folder that the weights came from, or None.
-        prompts: texts that ``encode`` puts before others, by name.
+        source: the transformers folder of the weights, or None.
+        prompts: texts that ``encode`` can put before sentences, by name.
     """
 
     runtime = "torch"
@@ -98,27 +97,28 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         device: str | None = None,
         check: bool = True,
     ) -> "TorchEncoder":
-        """Load a model by folder or name; settings that are not given are the folder's own.
+        """Load a model; settings that are None are those of its folder.
 
         Args:
-            name: see :func:`contrasent.model.pretrained.resolve`.
-            pooling: needed for a bare transformers encoder, which does not say how to pool.
-            head: "none" drops the folder's head; "tanh" or "batchnorm" put a new one there.
-            normalize: scale vectors to unit length.
+            name: a folder, an installed model such as "contrasent-small", or a name on the hub,
+                with a commit to download it (NAME@COMMIT).
+            pooling: needed for a plain transformers encoder, whose folder does not name one.
+            head: "none" removes the folder's head; "tanh" or "batchnorm" replaces it by a new one.
+            normalize: scale vectors to length one.
             max_seq_length: cut sentences at this many tokens, special tokens included.
-            dropout: probability for hidden states in training; the folder's own if None. Of a kind
-                that has none, those that are pooled.
-            attention_dropout: the same for attention weights.
-            bidirectional: let every token of a decoder see all others (LLM2Vec: BehnamGhader et
-                al. 2024, section 2.1); saved with the model.
+            dropout: dropout probability of hidden states in training, or of pooled states for an
+                architecture without hidden dropout.
+            attention_dropout: dropout probability of attention weights.
+            bidirectional: let every token of a decoder attend to all others (LLM2Vec: BehnamGhader
+                et al. 2024, section 2.1); saved with the model.
             revision: commit of a model on the hub.
-            device: "cpu", "cuda", ...; if None, this process's GPU if there is one.
-            check: compare the weights with the digests that :meth:`save` stored.
+            device: "cpu", "cuda", ...; by default this process's GPU, if any.
+            check: verify the weights by the digests that :meth:`save` stored.
 
         Raises:
-            ModelError: no model there, weights missing, damaged, newly initialized or of another
-                shape, or no pooling is specified.
-            OptionError: a value that cannot be.
+            ModelError: the folder is not a model, its weights are missing, damaged or of another
+                shape, or its pooling is unknown.
+            OptionError: a value is invalid.
         """
         folder = resolve(name, revision=revision)
         stored = describe(folder)
@@ -204,15 +204,14 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         return EncoderConfig(self.identity, *settings, self.max_seq_length, self.dimension)
 
     def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
-        """Vectors of tokenized sentences, (n, d), not normalized.
+        """Encode tokenized sentences as vectors (n, d), not normalized.
 
-        Rows are packed or grouped by length, so that little or no padding is computed; the result
-        does not depend on it. They are float32, whatever the precision inside; float64 of a model
-        in float64.
+        Rows are packed or grouped by length, which does not change the result. Vectors are float32
+        whatever the precision inside, or float64 for a model in float64.
 
         Args:
             tokens: the sentences.
-            places: (n, t) int64 place of every token, if it is not 0, 1, 2, ...
+            places: (n, t) int64, position of every token; 0, 1, 2, ... by default.
         """
         pooled = self.pool(tokens) if places is None else self.pool_at(tokens, places)
         return pooled if self.head is None else full(self.head(pooled))
@@ -227,7 +226,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
 
     @torch.inference_mode()
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenized sentences in one forward pass, without dropout, as in ``encode``."""
+        """Encode tokenized sentences in one forward pass without dropout, as ``encode`` does."""
         with self.dropout_off():
             vectors = self(tokens)
         if self.normalize:
@@ -235,10 +234,10 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
 
     def add_layer(self, matrix: NDArray[np.float64], bias: NDArray[np.float64]) -> None:
-        """Put a linear layer x @ matrix + bias on top of the head, then scale to unit length.
+        """Add a linear layer x @ matrix + bias on top of the head, and scale vectors to length one.
 
         Args:
-            matrix: (d, k), fitted on vectors that are not scaled.
+            matrix: (d, k), fitted on unscaled vectors.
             bias: (k,).
         """
         weights = torch.from_numpy(matrix.T.copy()), torch.from_numpy(bias.copy())
@@ -248,16 +247,16 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         self.normalize, self.matryoshka_dims = True, ()
 
     def save(self, folder: str | Path, *, card: str = "") -> None:
-        """Write a model folder, atomically; an older model of that name is replaced.
+        """Write a model folder, atomically; an older model in it is replaced.
 
-        Golden vectors go with it, for ``contrasent doctor``.
+        The folder gets test vectors for ``contrasent doctor``.
 
         Args:
-            folder: the target.
+            folder: folder to write.
             card: text of README.md; see :mod:`contrasent.encoder.card`.
 
         Raises:
-            OutputError: the target cannot be written, or holds something that belongs to no model.
+            OutputError: the folder cannot be written, or holds files that are not part of a model.
         """
         check_replaceable(place := Path(folder))
         with atomic_folder(place) as target, lora.merged(self.backbone):

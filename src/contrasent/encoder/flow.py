@@ -188,7 +188,7 @@ def fit(
                     )
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
-                nn.utils.max_grad_norm_grad_norm_(flow.parameters(), s.max_grad_norm)
+                nn.utils.clip_grad_norm_(flow.parameters(), s.max_grad_norm)
                 optimizer.step()
                 report(step, value)
                 advance(1, loss=value)

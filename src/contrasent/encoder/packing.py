@@ -21,15 +21,15 @@ CALLS = 1024  # the same of attention in pairs of tokens: the overhead of its ca
 def by_length(
     lengths: NDArray[np.int64], *, overhead: int = OVERHEAD, power: int = 1
 ) -> list[NDArray[np.int64]]:
-    """Partition rows, the shortest group first, so that padded tokens and overheads are fewest.
+    """Group rows of similar length, so that padding and overhead are least.
 
-    Groups are runs of rows sorted by length, the shortest first; the best cuts are found by dynamic
-    programming over the distinct lengths.
+    The shortest group comes first. The best groups are found by dynamic programming over the
+    distinct lengths.
 
     Args:
-        lengths: (n,) tokens of each row.
-        overhead: cost of one group in tokens.
-        power: 2 counts pairs of tokens instead, which attention computes.
+        lengths: (n,) int64, the number of tokens in each row.
+        overhead: cost of a group, in tokens.
+        power: 2 counts pairs of tokens instead, as in attention.
     """
     if len(lengths) == 0:
         return []

@@ -1,7 +1,7 @@
 """Engines, which compute shards: this process, several of this machine, or a Ray cluster.
 
 On Ray a shard is a plain task, not ray.data: there an actor holds its CPUs for as long as the job
-lasts, and as many actors as CPUs never end (docs/log.md).
+lasts, and as many actors as CPUs never end (research/log.md).
 """
 
 import multiprocessing

@@ -15,7 +15,7 @@ from contrasent.text.tokens import Ids, around, row_keys
 from contrasent.types import Tokens
 
 Duplicates = Literal["contrast", "mask"]
-"""Treatment of negatives that share a text with the pair: contrasted, or masked."""
+"""Whether negatives that share a text with the pair are contrasted or masked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,22 +23,24 @@ class Contrast:
     """Settings of the contrastive term; the defaults are plain SimCSE.
 
     Attributes:
-        symmetric: average with the direction from positives to anchors.
+        symmetric: average the loss with its reverse, from positives to anchors.
         alpha: weight of a row's own hard negatives (SimCSE, equation 8).
-        positives: encodings that make the positive pairs.
-        negatives: encodings that make the negative pairs, see ``BatchEncodings.vectors``.
+        positives: encodings of the positive pairs.
+        negatives: encodings of the negative pairs, see
+            :meth:`contrasent.engine.BatchEncodings.vectors`.
         factor: m of SimCSE++ (equation 3).
-        factor_form: where m stands, see ``two_source_info_nce``.
+        factor_form: place of m, see :func:`contrasent.losses.two_source_info_nce`.
         passes: K of "mean" (SimCSE++, section 3.1).
-        hardness: beta (Robinson et al. 2021), see ``info_nce``; 0 counts all negatives alike.
-        debias: tau^+ (Chuang et al. 2020), see ``info_nce``; 0 takes all negatives for true.
+        hardness: beta (Robinson et al. 2021), see :func:`contrasent.losses.info_nce`; 0 weights all
+            negatives equally.
+        debias: tau^+ (Chuang et al. 2020), see :func:`contrasent.losses.info_nce`; 0 for none.
         loss: "softmax"; "decoupled", without the positive in the sum (Yeh et al. 2022); or
             "sigmoid", pair by pair (SigLIP: Zhai et al. 2023), see ``info_nce``.
         bias: b of "sigmoid".
-        duplicates: "mask" leaves out negatives of pairs that share a text with the anchor's;
-            prompts do not count, where they leave a text's first token and its cut as they are.
-        dimensions: sizes below the full one; the term is the sum of the losses of the first so many
-            dimensions, and of all (Matryoshka: Kusupati et al. 2022, equation 1).
+        duplicates: "mask" leaves out negatives of pairs that share a text with the anchor's pair.
+            Prompts are ignored, if a text's first token and its cut are the same with them.
+        dimensions: sizes below the full one. The term is the sum of the losses of vectors cut to
+            each size, and of full ones (Matryoshka: Kusupati et al. 2022, equation 1).
     """
 
     temperature: float = 0.05

@@ -20,13 +20,13 @@ from contrasent.text.tokens import Tokenizer
 from contrasent.types import Batch, Tokens
 
 Terms = dict[str, Tensor]
-"""Named scalars of one batch; those with a weight make the loss, all are logged."""
+"""Scalars of a batch by name. Those with a weight add up to the loss; all are logged."""
 
 Baseline = Callable[[TorchEncoder, Sequence[Tokens], int], Tensor]
 """Vectors (rows of all, d) to subtract from those of columns, the first of which has the number."""
 
 Source = Literal["noisy", "gaussian", "mean", "off_dropout"]
-"""How the vectors of a pair are made: with dropout, with Gaussian noise besides, as the mean of
+"""How vectors of a pair are made: with dropout ("noisy"), with Gaussian noise added, as the mean of
 several encodings with dropout, or without dropout."""
 
 
@@ -48,10 +48,10 @@ class Term(nn.Module, ABC):
     """A further term of the loss; subclass it for one of your own.
 
     Attributes:
-        vectors_only: whether it sees nothing of the encoder but the vectors of a batch; cached
-            gradients bound the memory of such terms alone.
-        learning_rate: peak rate of its own parameters; the run's if None.
-        warmup_steps: first steps of a run, in which its own parameters alone learn.
+        vectors_only: whether it uses nothing of the encoder but the vectors of a batch;
+            ``mini_batch_size`` limits the memory of such terms only.
+        learning_rate: peak learning rate of its own parameters; the run's if None.
+        warmup_steps: number of first steps in which only its own parameters train.
     """
 
     vectors_only: bool = False
@@ -60,40 +60,40 @@ class Term(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, encodings: "BatchEncodings") -> Terms:
-        """The term of a batch by name, and what else is to be logged: scalars, means of the rows.
+        """Compute the term and further scalars for the log, by name: means over the rows.
 
         Args:
-            encodings: of the rows of this process.
+            encodings: the rows of this process.
         """
 
     def diagnostics(self, encodings: "BatchEncodings") -> Terms:
-        """Measure for the log, at a few steps of a run, the thing that the term is about.
+        """Measure, at a few steps of a run, what the term is to change; for the log.
 
         Args:
-            encodings: those of ``forward``, which has been called.
+            encodings: the encodings that ``forward`` was called with.
 
         Returns:
-            Scalars by name, the same in all processes or means of their rows.
+            Scalars by name, equal in all processes or means over their rows.
         """
         return {}
 
     def after_step(self, encoder: TorchEncoder) -> None:
-        """Called after every optimizer step, for a term that keeps state in buffers.
+        """Update the term's buffers; called after every optimizer step.
 
         Args:
-            encoder: that has just been updated.
+            encoder: the updated encoder.
         """
 
 
 class BatchEncodings:
-    """A batch and what the networks of an objective make of it.
+    """A batch with the vectors that an objective's networks compute from it.
 
-    Encodings are computed when a term first uses them, and shared by all terms.
+    Vectors are computed when a term first uses them, and shared by all terms.
 
     Attributes:
-        networks: the objective, whose encoder, projector and roles of columns they are made by.
-        roles: of the batch's columns: "anchor", "positive", "negative" or "edited".
-        frozen: whether vectors carry no gradient to the encoder.
+        networks: the objective, with its encoder and projector.
+        roles: role of each column: "anchor", "positive", "negative" or "edited".
+        frozen: whether vectors are without gradient.
     """
 
     def __init__(self, networks: Networks, batch: Batch, *, frozen: bool = False) -> None:
@@ -106,17 +106,16 @@ class BatchEncodings:
         self._editing: list[nn.Module] = []
 
     def generators(self, term: nn.Module, column: int) -> list[np.random.Generator]:
-        """Random generators for a term that edits the rows of a column, one a row.
+        """Random generators for a term that edits a column, one for each row.
 
-        Each term has a stream of its own, in the order in which they first ask: what one edits says
-        nothing about what another does.
+        Each term has its own stream, so that the edits of terms are independent.
 
         Args:
-            term: that edits.
-            column: which of its edits; two of one number are made alike.
+            term: the term that edits.
+            column: number of the edit; equal numbers give equal edits.
 
         Returns:
-            One generator a row of the batch.
+            One generator for each row of the batch.
         """
         if term not in self._editing:
             self._editing.append(term)
@@ -129,7 +128,7 @@ class BatchEncodings:
 
     @cached_property
     def pooled(self) -> list[Tensor]:
-        """Vectors of anchors, positives and negatives before the projector, dropout on."""
+        """Vectors of anchors, positives and negatives before the projector, with dropout."""
         columns = self.columns("anchor", "positive", "negative")
         if self.networks.masks == "fixed":
             return self._encode(columns[:1]) * len(columns)
@@ -137,17 +136,17 @@ class BatchEncodings:
 
     @cached_property
     def noisy(self) -> list[Tensor]:
-        """The same after the projector."""
+        """Vectors of anchors, positives and negatives after the projector, with dropout."""
         if self.networks.masks == "fixed":
             return self.project(self.pooled[:1]) * len(self.pooled)
         return self.project(self.pooled)
 
     @cached_property
     def clean(self) -> list[Tensor]:
-        """Projected vectors without dropout, with gradient: what is encoded depends on the corpus.
+        """Projected vectors without dropout, with gradient.
 
-        Of single sentences the anchors alone: both sides of a negative pair are then the
-        sentences themselves, whatever the view of the positive. Of pairs, all columns.
+        For single sentences only the anchors, as both sides of a negative pair are the sentences
+        themselves. For pairs, all columns.
         """
         roles = ("anchor", "positive", "negative") if self.networks.labeled else ("anchor",)
         with ExitStack() as stack:
@@ -159,16 +158,16 @@ class BatchEncodings:
     def vectors(
         self, source: Source, passes: int = 10, noise_variance: float = 0.1
     ) -> list[Tensor]:
-        """Projected vectors of the columns, anchors first, each (n, d), made in a named way.
+        """Projected vectors of the columns, anchors first, (n, d) each.
 
         Args:
-            source: "noisy"; "gaussian"; "mean", of anchors and positives alone; or "off_dropout",
-                see ``clean``.
-            passes: encodings that "mean" averages.
-            noise_variance: of "gaussian".
+            source: "noisy", "gaussian", "mean" (only anchors and positives), or "off_dropout", see
+                ``clean``.
+            passes: number of encodings to average for "mean".
+            noise_variance: variance of the noise of "gaussian".
 
         Returns:
-            One tensor (n, d) a column.
+            One tensor (n, d) for each column.
         """
         if source == "off_dropout":
             return self.clean
@@ -182,10 +181,10 @@ class BatchEncodings:
         return [torch.stack(same).mean(dim=0) for same in zip(*rounds, strict=True)]
 
     def hard_negatives(self, *, clean: bool) -> Tensor | None:
-        """Hard negatives of this process's rows, (n, h, d), or None where there are none.
+        """Hard negatives of this process's rows, (n, h, d), or None.
 
         Args:
-            clean: without dropout, where the corpus is labeled.
+            clean: encode a corpus of pairs without dropout.
         """
         count = self.roles.count("negative")
         if not count:
@@ -195,7 +194,7 @@ class BatchEncodings:
         return torch.stack(self.noisy[-count:], dim=1)
 
     def queued(self) -> Tensor | None:
-        """Negatives from earlier batches, (q, d), or None."""
+        """Negatives of the queue, (q, d), or None."""
         negatives: Tensor | None = self.networks.queue.negatives() if self.networks.queue else None
         return negatives
 
@@ -211,9 +210,9 @@ class BatchEncodings:
         return pooled
 
     def project(self, columns: Sequence[Tensor]) -> list[Tensor]:
-        """Vectors of several columns through the projector, as one block.
+        """Project the vectors of several columns as one block.
 
-        A projector with batch statistics sees the rows of all processes.
+        A projector with batch statistics uses the rows of all processes.
 
         Args:
             columns: (n, d) each, anchors first.

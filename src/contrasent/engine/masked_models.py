@@ -39,10 +39,10 @@ class _Given(nn.Module):
 
 
 class LanguageHead(nn.Module):
-    """The part of a masked language model above its encoder: vectors to vocabulary scores.
+    """The head of a masked language model: from token vectors to scores of the vocabulary.
 
-    Works for every architecture: the model's own forward runs with its encoder taken out. The
-    output layer has weights of its own, as in SimCSE's released code (not tied to the embeddings).
+    It works for every architecture. As in SimCSE's released code, the output layer has its own
+    weights, not tied to the embeddings.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -53,7 +53,7 @@ class LanguageHead(nn.Module):
 
     @classmethod
     def load(cls, source: str | Path | None, encoder: TorchEncoder) -> "LanguageHead":
-        """The head of a checkpoint, or a new one."""
+        """Load the head of a checkpoint, or make a new one."""
         if source is None:
             source = encoder.source
         if source is None:
@@ -69,7 +69,7 @@ class LanguageHead(nn.Module):
         return cls(model).to(encoder.device)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Scores (k, vocabulary) of token vectors (k, d)."""
+        """Compute scores (k, vocabulary) from token vectors (k, d)."""
         self.given.hidden = vectors[None]
         ids = torch.zeros(1, len(vectors), dtype=torch.long, device=vectors.device)
         try:
@@ -80,14 +80,14 @@ class LanguageHead(nn.Module):
 
 
 class MaskedModel(nn.Module):
-    """A frozen masked language model that fills in tokens: DiffCSE's generator, or a view's.
+    """A frozen masked language model that predicts tokens, such as DiffCSE's generator.
 
-    It is in evaluation mode whatever the mode of what holds it, unless ``noisy``.
+    It stays in evaluation mode unless ``noisy``.
 
     Args:
         model: a masked language model of transformers.
         tokenizer: the encoder's.
-        noisy: leave its dropout on while what holds it trains.
+        noisy: use its dropout in training.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, noisy: bool = False) -> None:
@@ -101,14 +101,14 @@ class MaskedModel(nn.Module):
     def load(
         cls, name: str | None, encoder: TorchEncoder, *, option: str, noisy: bool = False
     ) -> "MaskedModel":
-        """Load one and check that it reads the encoder's ids."""
+        """Load a model and check that its vocabulary is the encoder's."""
         folder = check_masked_model(option, name, None)
         tokenizer = Tokenizer.load(folder, max_seq_length=16)
         check_vocabularies(tokenizer, encoder.tokenizer, str(name))
         return cls(_read(str(folder)), encoder.tokenizer, noisy=noisy).to(encoder.device)
 
     def train(self, mode: bool = True) -> "MaskedModel":
-        """Follow the mode only if ``noisy``."""
+        """Set training mode, if ``noisy``."""
         return super().train(mode and self.noisy)
 
     @torch.no_grad()
@@ -119,10 +119,10 @@ class MaskedModel(nn.Module):
         *,
         randoms: Sequence[np.random.Generator] | None = None,
     ) -> NDArray[np.int32]:
-        """Predicted ids at chosen positions.
+        """Predict the ids at some positions.
 
-        ``where``: (total,) bool, one for each of ``tokens.ids``. Returns (total,) int32: the
-        prediction where chosen, the id itself elsewhere.
+        ``where``: (total,) bool, one for each of ``tokens.ids``. Returns (total,) int32:
+        predictions at these positions, the given ids elsewhere.
         """
         out = tokens.ids.astype(np.int32).copy()
         levels = None
@@ -154,10 +154,10 @@ class MaskedModel(nn.Module):
     def fill(
         self, rows: Sequence[NDArray[np.int32]], positions: Sequence[NDArray[np.int64]]
     ) -> list[NDArray[np.float32]]:
-        """Scores at positions of rows without special tokens, for views.
+        """Compute the scores at some positions of rows without special tokens.
 
-        Special tokens cannot be predicted: their scores are -inf. ``positions``: of each row, (k,)
-        int64. Returns for each row (k, vocabulary) float32 scores.
+        ``positions``: (k,) int64 for each row. Returns (k, vocabulary) float32 for each row; the
+        scores of special tokens are -inf.
         """
         before, after = self.tokenizer.frame
         tokens = Tokens.from_rows(np.concatenate([before, row, after]) for row in rows)
@@ -191,13 +191,13 @@ def _on(beside: Tensor, values: NDArray[Any]) -> Tensor:
 
 
 class MaskedLanguageModeling(Term):
-    """A second pass of the encoder over masked copies of all columns (SimCSE, appendix A).
+    """Masked language modeling on copies of all columns (SimCSE, appendix A).
 
-    Masks are drawn independently for every row of every view; the contrast never sees them. The
+    Masks are drawn independently for every row of every view, and do not affect the contrast. The
     loss is the mean over the masked tokens of all processes.
 
     Args:
-        mask_ratio: share of the tokens that are masked.
+        mask_ratio: share of the tokens to mask.
     """
 
     def __init__(self, encoder: TorchEncoder, *, mask_ratio: float, head: str | None) -> None:
@@ -208,7 +208,7 @@ class MaskedLanguageModeling(Term):
         self.head = LanguageHead.load(head, encoder)
 
     def forward(self, encodings: BatchEncodings) -> Terms:
-        """The term of a batch."""
+        """Compute the term of a batch."""
         encoder = encodings.networks.encoder
         parts = [
             mask_tokens(column, self.mask_ratio, encoder.tokenizer, encodings.generators(self, c))
@@ -297,10 +297,10 @@ def _new(encoder: TorchEncoder) -> nn.Module:
 
 
 class Guide:
-    """A frozen sentence encoder; not a module, to keep its weights out of checkpoints.
+    """A frozen sentence encoder that guides training; its weights are not in checkpoints.
 
     Attributes:
-        student: the encoder that is trained, whose token ids the guide is given.
+        student: the encoder to train, whose token ids the guide is given.
     """
 
     def __init__(self, encoder: TorchEncoder, student: TorchEncoder) -> None:
@@ -312,13 +312,13 @@ class Guide:
 
     @classmethod
     def load(cls, name: str | None, student: TorchEncoder) -> "Guide":
-        """Load one."""
+        """Load a guide by name or folder."""
         folder = check_guide("guide", name)
         return cls(TorchEncoder.load(folder, device=str(student.device)), student)
 
     @torch.no_grad()
     def __call__(self, columns: Sequence[Tokens]) -> list[Tensor]:
-        """Vectors of columns of the student's token ids, (n, g) each."""
+        """Encode columns of the student's token ids as vectors, (n, g) each."""
         tokens = Tokens.concatenate(columns)
         if not self._same_ids:
             backend = self.student.tokenizer.backend

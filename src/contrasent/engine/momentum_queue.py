@@ -19,26 +19,23 @@ Start = Literal["grow", "full"]
 
 
 class MomentumQueue(nn.Module):
-    """Vectors of the last batches by a slowly following encoder (ESimCSE, section 3.2).
+    """A queue of vectors of recent batches by a momentum encoder (ESimCSE, section 3.2).
 
     After every optimizer step theta_m <- momentum * theta_m + (1 - momentum) * theta_e (equation
-    5); buffers, which are no weights, are copied. Every training batch is encoded by theta_m
-    without dropout and without gradient, put through the objective's own projector (there is no
-    momentum copy of it, as in the released code), and enters the queue after the step; the oldest
-    rows leave. With several processes the rows of all of them enter every process's queue, so that
-    the loss is that of one process.
+    5); buffers are copied. Every training batch is encoded by theta_m without dropout and without
+    gradient, goes through the objective's own projector, as in the released code, and enters the
+    queue after the step; the oldest rows leave. The rows of all processes enter every process's
+    queue, so that the loss is that of one process.
 
-    A batch normalization, in the projector or in a head of the encoder, takes the statistics of the
-    rows that enter together, as the views that they will be compared with take those of theirs, and
-    as the key encoder does in MoCo (He et al., 2020, section 3.3; rows of the queue are negatives
-    alone, so there is no positive for the statistics to give away). Running statistics would still
-    be near their start in the first steps, and all rows of the queue nearly parallel. ESimCSE's
-    paper and code have no batch normalization.
+    A batch normalization, in the projector or in a head of the encoder, uses the statistics of the
+    rows that enter together, like the key encoder of MoCo (He et al., 2020, section 3.3). Running
+    statistics would make the first rows nearly parallel. ESimCSE's paper and code do not use batch
+    normalization.
 
     Attributes:
         momentum_encoder: theta_m, equal to the encoder at step 0 unless ``init`` is "random".
-        rows: (size, d) buffer, the newest rows last.
-        filled: how many of them are in use.
+        rows: (size, d), the newest rows last.
+        filled: number of rows in use.
     """
 
     rows: Tensor
@@ -59,7 +56,7 @@ class MomentumQueue(nn.Module):
 
         Args:
             encoder: theta_e.
-            size: rows at most.
+            size: most rows in the queue.
             momentum: lambda of equation 5.
             init: "copy" of the encoder; "random" is what the released code does, by accident: its
                 copy is made before the weights are loaded.
@@ -83,7 +80,7 @@ class MomentumQueue(nn.Module):
 
     @torch.no_grad()
     def diagnostics(self, encodings: BatchEncodings) -> Terms:
-        """Distances of the momentum encoder's weights, relative to the length of the others."""
+        """Relative distance of the momentum encoder's weights from its start and the encoder."""
         weights = _sample(self.momentum_encoder)
         places = {"start": self.first_weights, "encoder": _sample(encodings.networks.encoder)}
         return {
@@ -92,7 +89,7 @@ class MomentumQueue(nn.Module):
         }
 
     def negatives(self) -> Tensor | None:
-        """(q, d) rows to contrast with, or None while there are none."""
+        """Negatives (q, d) for the contrast, or None as long as the queue is empty."""
         if self._filled is None:
             self._filled = int(self.filled)
         filled = self._filled
@@ -102,7 +99,7 @@ class MomentumQueue(nn.Module):
 
     @torch.no_grad()
     def encode(self, encodings: BatchEncodings) -> None:
-        """Encode a batch; its rows enter with ``after_step``."""
+        """Encode a batch; ``after_step`` puts its rows into the queue."""
         networks = encodings.networks
         tokens = encodings.columns("anchor" if self.column == "first" else "positive")[0]
         with _without_running_statistics(self.momentum_encoder) as normalized:
@@ -118,7 +115,7 @@ class MomentumQueue(nn.Module):
 
     @torch.no_grad()
     def after_step(self, encoder: TorchEncoder) -> None:
-        """Let the step's rows in and let the momentum encoder follow."""
+        """Put the step's rows into the queue, and update the momentum encoder."""
         for vectors in self._waiting:
             self.rows = torch.cat([self.rows, vectors.to(self.rows)])[-self.size :]
             self.filled = (self.filled + len(vectors)).clamp_max(self.size)

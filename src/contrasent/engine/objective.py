@@ -29,37 +29,47 @@ from contrasent.types import Batch
 
 
 class Objective(nn.Module):
-    """A training method: subclass it in a file, in ``objectives/`` or anywhere else.
+    """A training method; subclass it for one of your own, in any file.
 
-    The constructor takes the encoder and keyword-only parameters with types and defaults
-    (:mod:`contrasent.engine.parameters`); their names are the keys of recipes and of ``--set``.
-    Everything that trains is a sub-module, and everything that must survive a resume a parameter
-    or a buffer. Torch's random state at the start of ``forward`` is a function of (seed, step,
-    rank).
+    The constructor takes the encoder and keyword-only parameters with types and defaults; they are
+    settings of ``fit`` and ``--set``. What is trained must be a sub-module. What a resumed run
+    needs must be a parameter or a buffer. Torch's random state at the start of ``forward`` depends
+    on (seed, step, rank) alone.
 
-    Most methods need no forward of their own: they put together, in the constructor, what the
-    attributes below name. Such methods can be combined ("esimcse+simcse_plus_plus").
+    Most methods do not need their own ``forward``: their constructor sets the attributes below.
+    Such methods can be combined, as in "esimcse+simcse_plus_plus".
 
     Attributes:
-        published: settings of a run with which the method was published for BERT base.
-        labeled: whether the corpus must have pairs (positives), and hard negatives beyond.
-        graded: whether every pair must have a score; there are no hard negatives then.
-        checks: functions of the parameters, by name, that reject combinations;
-            they are called before any weights are loaded.
-        vectors_only: of a method with a ``forward`` of its own, whether it sees nothing of the
-            encoder but vectors, so that cached gradients bound its memory.
-        views: view c makes column c of a batch, see :mod:`contrasent.text.batches`.
-        resample_views: whether views are drawn anew in every epoch.
-        roles: what each column is: "anchor", "positive" (one or more), "negative" or "edited"
-            (not contrasted). Columns of a labeled corpus beyond these are hard negatives.
-        projector: network on the pooled vectors that is dropped after training, or None.
-        second: an encoder of its own for all columns but the first, or None.
-        baseline: what is subtracted from the encoder's vectors before the projector, or None.
+        published: settings with which the method was published for BERT base.
+        labeled: whether it trains on pairs, and on hard negatives in further columns.
+        graded: whether it trains on pairs with scores.
+        checks: functions of the parameters that reject invalid combinations, before weights are
+            loaded.
+        vectors_only: for a method with its own ``forward``: whether it uses nothing of the encoder
+            but its vectors, so that ``mini_batch_size`` limits its memory.
+        views: one view for each column of a batch, which makes it from the sentence.
+        resample_views: whether views are drawn again in every epoch.
+        roles: the role of each column: "anchor", "positive", "negative" or "edited" (not
+            contrasted). Further columns of a corpus of pairs are hard negatives.
+        projector: network on the pooled vectors that is removed after training, or None.
+        second: another encoder for all columns but the first, or None.
+        baseline: function whose vectors are subtracted from the encoder's, or None.
         masks: "fixed" gives both views the same dropout masks.
         queue: negatives from earlier batches, or None.
-        terms: further terms by name, see :class:`contrasent.engine.encodings.Term`.
-        weights: weight of each term in the loss.
-        diagnosing: whether ``forward`` adds the diagnostics of its terms and queue.
+        terms: further terms of the loss by name, see :class:`contrasent.engine.Term`.
+        weights: weight of each term.
+        diagnosing: whether ``forward`` also returns diagnostics of terms and queue.
+
+    Examples:
+        >>> from contrasent import fit
+        >>> from contrasent.engine import Objective, TorchEncoder
+        >>> class Plain(Objective):
+        ...     def __init__(self, encoder: TorchEncoder, *, temperature: float = 0.05) -> None:
+        ...         super().__init__(encoder)
+        ...         self.use_contrast(1.0, temperature=temperature)
+        >>> method = Plain(TorchEncoder.load("contrasent-small", pooling="cls"), temperature=0.1)
+        >>> fit(method, ["a map", "a lamp", "a boat"], output_dir="plain", batch_size=3).steps
+        1
     """
 
     published: ClassVar[dict[str, Any]] = {}
@@ -95,7 +105,7 @@ class Objective(nn.Module):
         self.diagnosing = False
 
     def forward(self, batch: Batch) -> Terms:
-        """The terms of one batch.
+        """Compute the terms of a batch: scalars by name.
 
         Args:
             batch: the rows of this process.
@@ -125,7 +135,7 @@ class Objective(nn.Module):
 
     @property
     def warmup_steps(self) -> int:
-        """First steps in which the encoder is frozen and only terms with a warm-up learn."""
+        """Number of first steps in which only terms with a warm-up train."""
         return max((t.warmup_steps for t in self.terms.values() if isinstance(t, Term)), default=0)
 
     def loss(self, terms: Terms) -> Tensor:
@@ -133,12 +143,12 @@ class Objective(nn.Module):
         return torch.stack([w * terms[name] for name, w in self.weights.items()]).sum()
 
     def optimizer(self, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-        """The optimizer of a run over everything that trains: AdamW, unless a method has another.
+        """Make the optimizer of a run over all that is trained: AdamW, unless a method has its own.
 
         Args:
-            learning_rate: peak; every step sets the rate of all parameter groups. A group with a
-                "peak" of its own rises to it, and is 0 before the group's "start", a step.
-            weight_decay: of all weights.
+            learning_rate: peak learning rate. Each step sets the rate of every parameter group; a
+                group may have its own "peak", and "start" at a later step.
+            weight_decay: weight decay of all weights.
         """
         start = self.warmup_steps
         groups: list[dict[str, Any]] = []
@@ -156,18 +166,18 @@ class Objective(nn.Module):
         return torch.optim.AdamW(groups, lr=learning_rate, weight_decay=weight_decay, fused=True)
 
     def describe(self) -> dict[str, Any]:
-        """Name and own parameters, as logs and model cards show them; a digest of others' files."""
+        """The name and the parameters, for logs and model cards; a digest of a file of your own."""
         digest = source_digest(type(self))
         defaults = {key: p.default for key, p in parameters_of(type(self)).items()}
         return {"name": self.name, **digest, **defaults, **self._given}
 
     @property
     def name(self) -> str:
-        """The name that the method was found by, else its module's."""
+        """The name of the method, or else of its module."""
         return type(self).__dict__.get("method_name") or type(self).__module__.rsplit(".", 1)[-1]
 
     def after_step(self) -> None:
-        """Called after every optimizer step: the momentum encoder, the queue, states of terms."""
+        """Update momentum encoder, queue and terms; called after every optimizer step."""
         if self.queue is not None:
             self.queue.after_step(self.encoder)
         for term in self.terms.values():
@@ -175,12 +185,12 @@ class Objective(nn.Module):
                 term.after_step(self.encoder)
 
     def use_projector(self, name: str, *, encoders: int = 1) -> None:
-        """Put a freshly initialized projector on the encoder, and a second encoder.
+        """Put a new projector on the encoder, and make a second encoder.
 
         Args:
             name: "tanh", "batchnorm" or "none".
-            encoders: 2 for an independent encoder (and projector) for all columns but the first;
-                it starts from the same weights, and the first is the one that is saved.
+            encoders: 2 for another encoder and projector for all columns but the first. It starts
+                from the same weights and is not saved.
         """
         self.projector = make_head(name, self.encoder.dimension)
         if encoders == 2:
@@ -188,11 +198,11 @@ class Objective(nn.Module):
             self.second_projector = make_head(name, self.encoder.dimension)
 
     def use_contrast(self, weight: float, **settings: Any) -> None:
-        """Make the contrastive term with its weight; a weight of 0 leaves it out.
+        """Set the contrastive term and its weight.
 
         Args:
-            weight: of the term in the loss; 0 leaves it out.
-            **settings: of :class:`contrasent.engine.contrast.Contrast`.
+            weight: weight of the term; 0 removes it.
+            **settings: fields of :class:`contrasent.engine.Contrast`.
         """
         self.contrast = Contrast(**settings) if weight else None
         self.weights = {"contrast": weight} if weight else {}
@@ -201,13 +211,13 @@ class Objective(nn.Module):
         """Reject a corpus that does not fit the objective.
 
         Args:
-            width: the number of its columns.
-            ordered: whether it is in document order, with its documents marked.
+            width: number of columns.
+            ordered: whether it is in document order, with boundaries between documents.
             scored: whether its rows have scores.
 
         Raises:
-            TrainingError: it has no pairs or scores, or has some that would be ignored, or a view
-                needs the sentences that follow and nothing says which do.
+            TrainingError: the corpus lacks pairs, scores or boundaries of documents that the method
+                needs, or has pairs or scores that it would ignore.
         """
         if self.graded != scored or (self.graded and width != 2):
             wanted = "two columns of text and a score" if self.graded else "text without scores"
@@ -231,15 +241,15 @@ class Objective(nn.Module):
 
 
 class ContrastObjective(Objective):
-    """A method with a contrast within the batch, before a projector that training alone needs.
+    """A method with an in-batch contrast on top of a projector, which is removed after training.
 
-    A subclass has further parameters, and hands on those of this class.
+    A subclass adds parameters and passes these on.
 
     Args:
-        encoder: the encoder that is trained.
+        encoder: the encoder to train.
         temperature: tau.
         similarity: "cosine" or "dot".
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        projector: "tanh", "batchnorm" or "none"; removed after training.
     """
 
     def __init__(
@@ -255,30 +265,30 @@ class ContrastObjective(Objective):
         self.use_projector(projector)
 
     def refine(self, **settings: Any) -> None:
-        """Give the contrast further settings.
+        """Change settings of the contrastive term.
 
         Args:
-            **settings: of :class:`contrasent.engine.contrast.Contrast`.
+            **settings: fields of :class:`contrasent.engine.Contrast`.
         """
         self.contrast = replace(self.contrast, **settings)
 
 
 class PairObjective(Objective):
-    """SimCSE's contrast of pairs with all that is known to vary it.
+    """SimCSE's contrast of pairs, with its published variants.
 
     Args:
-        encoder: the encoder that is trained.
+        encoder: the encoder to train.
         temperature: tau.
         similarity: "cosine", or "dot" (SimCSE, Table D.1).
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
-        symmetric: average with the loss from the second view, or the positives, to the anchors.
-        hardness: beta: negatives count in proportion to exp(beta s / tau) (Robinson et al. 2021).
-        debias: tau^+: the share of negatives that are taken for positives (Chuang et al. 2020).
-        loss: "softmax"; "decoupled" leaves the positive out of the sum (Yeh et al. 2022); "sigmoid"
-            takes the pairs one by one (SigLIP: Zhai et al. 2023).
-        bias: of "sigmoid", on similarities that are divided by tau.
-        duplicates: "contrast", or "mask" negatives that share a text with the pair.
-        encoders: 1, or 2: one for anchors, which is saved, and one for the rest.
+        projector: "tanh", "batchnorm" or "none"; removed after training.
+        symmetric: average the loss with its reverse, from positives to anchors.
+        hardness: beta: weight negatives in proportion to exp(beta s / tau) (Robinson et al. 2021).
+        debias: tau^+: assumed share of negatives that are positives (Chuang et al. 2020).
+        loss: "softmax"; "decoupled", without the positive in the sum (Yeh et al. 2022); or
+            "sigmoid", pair by pair (SigLIP: Zhai et al. 2023).
+        bias: bias of "sigmoid", added to similarities over tau.
+        duplicates: "contrast" negatives that share a text with the pair, or "mask" them.
+        encoders: 1, or 2 for another encoder for all columns but the anchors, which is not saved.
     """
 
     def __init__(
@@ -424,17 +434,17 @@ def _one(values: set[Any], plain: Any, names: str, what: str) -> Any:
 
 
 OPTIONS = ("percent", "rate", "rule", "count", "reach", "draw", "wordnet", "filler")
-Which = Literal["second", "both"]  # which of the two views change
+Which = Literal["second", "both"]  # which of the two views change the sentence
 
 
 def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a view among the parameters of a method.
+    """Read the options of a view from the parameters of a method.
 
     Args:
-        values: by name; "view" names the view, ``OPTIONS`` are its options, None if not given.
+        values: parameters by name: "view" is the name of the view, the others its options or None.
 
     Raises:
-        OptionError: no such view, or an option that the view does not have.
+        OptionError: the view is unknown, or does not have an option.
     """
     name = values["view"]
     known = options_of(name)
@@ -455,19 +465,19 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
 def make_views(
     encoder: "TorchEncoder", values: Mapping[str, Any], *, views: Which = "second"
 ) -> tuple[View, View]:
-    """The views of anchor and positive.
+    """Make the views of anchor and positive.
 
     Args:
-        encoder: for its tokenizer.
-        values: "view" names the view; its options are None or missing where they are not given.
-        views: "second" leaves the anchor as it is, "both" changes both.
+        encoder: the encoder, whose tokenizer is used.
+        values: parameters by name, as for :func:`check_view`.
+        views: "second" changes the positive only, "both" also the anchor.
 
     Returns:
         The view of the anchor and that of the positive.
 
     Raises:
-        OptionError: no such view, or an option of another view.
-        ModelError: no [MASK], or a masked language model of another vocabulary.
+        OptionError: the view is unknown, or does not have an option.
+        ModelError: the tokenizer lacks [MASK], or the masked language model has another vocabulary.
         DataError: WordNet is missing.
     """
     options = check_view(values)

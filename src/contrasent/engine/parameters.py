@@ -22,10 +22,10 @@ Mark = TypeVar("Mark")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The range of a number, which must be finite too; pydantic validates by it.
+    """The range of a number, which must be finite.
 
     Attributes:
-        most: upper end, included; that of ``math.inf`` lets infinity in.
+        most: upper end, included; ``math.inf`` allows infinity.
     """
 
     above: float | None = None
@@ -64,10 +64,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Neutral:
-    """The value of a parameter that changes nothing; in a combination it gives way to others.
+    """A value of a parameter that has no effect; in a combination another method's value is used.
 
     Attributes:
-        value: such as "dropout" of the view.
+        value: the value, such as "dropout" for ``view``.
     """
 
     value: Any
@@ -89,10 +89,11 @@ Share = Annotated[float, Range(above=0, below=1)]
 Count = Annotated[int, Range(least=1)]
 Size = Annotated[int, Range(least=0)]
 MaskedModelFolder = Annotated[str | None, MaskedModelName()]
-GuideFolder = Annotated[str | None, GuideName()]
-Projector = Literal["none", "tanh", "batchnorm"]
+"""Folder or name of a masked language model with the encoder's vocabulary."""
+GuideFolder = Annotated[str | None, GuideName()]  # folder or name of a guide, a sentence encoder
+Projector = Literal["none", "tanh", "batchnorm"]  # network on top of the vectors in training
 ResampleViews = Literal["epoch", "static"]
-"""Whether views are drawn anew in every epoch, or once for the whole run."""
+"""Whether views are drawn in every epoch, or once for the whole run."""
 
 
 @dataclass(frozen=True)

@@ -29,16 +29,16 @@ class _OfDimensions(Term):
 class DimensionWise(_OfDimensions):
     """The term "dimensions": dimension-wise contrast of the projected views (SimCSE++, 4.3).
 
-    The rows of all processes are taken together, so that the statistics are those of the batch.
+    Its statistics are over the rows of all processes.
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Takes the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
+        """Take the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
         super().__init__()
         self.settings = settings
 
     def forward(self, encodings: BatchEncodings) -> Terms:
-        """The term of a batch."""
+        """Compute the term of a batch."""
         views = (parallel.gather(view) for view in encodings.noisy[:2])
         return {"dimensions": losses.dimension_wise_contrast(*views, **self.settings)}
 
@@ -46,11 +46,11 @@ class DimensionWise(_OfDimensions):
 class Barlow(_OfDimensions):
     """The term "barlow": Barlow Twins with artificial rows (SimCSE++, 4.1 and 4.2).
 
-    The artificial rows are drawn anew in every step, the same for both views.
+    The artificial rows are drawn in every step, the same for both views.
 
     Args:
         off_diagonal: weight of the correlations between dimensions.
-        artificial: rows of Gaussian noise that are appended to both views.
+        artificial: number of rows of Gaussian noise to append to both views.
     """
 
     def __init__(self, *, off_diagonal: float, artificial: int, norm: losses.BarlowNorm) -> None:
@@ -58,7 +58,7 @@ class Barlow(_OfDimensions):
         self.off_diagonal, self.artificial, self.norm = off_diagonal, artificial, norm
 
     def forward(self, encodings: BatchEncodings) -> Terms:
-        """The term of a batch."""
+        """Compute the term of a batch."""
         first, second = (parallel.gather(view) for view in encodings.noisy[:2])
         random = random_for(encodings.batch.seed, ARTIFICIAL, encodings.batch.step)
         generator = torch.Generator().manual_seed(int(random.integers(2**62)))
@@ -78,12 +78,12 @@ def mean_correlation(view: Tensor) -> Tensor:
 
 
 class GradedPairs(Term):
-    """A term of the pairs' similarities and their scores, both of all processes.
+    """A loss of the pairs' similarities and scores, over the rows of all processes.
 
     Attributes:
-        loss: maps similarities (n,) and scores (n,) to a scalar.
-        similarity: maps two columns (n, d) to similarities (n,).
-        unit: scores are divided by it, and must then lie from -1 to 1; None leaves them alone.
+        loss: function of similarities (n,) and scores (n,); a scalar.
+        similarity: function of two columns (n, d); similarities (n,).
+        unit: divide scores by it, after which they must be from -1 to 1; None does not.
     """
 
     vectors_only = True
@@ -100,7 +100,7 @@ class GradedPairs(Term):
         self.name, self.loss, self.similarity, self.unit = name, loss, similarity, unit
 
     def check_scores(self, scores: NDArray[np.float64]) -> None:
-        """Reject scores (n,) beyond the unit."""
+        """Reject scores (n,) above the unit."""
         worst = scores[abs(scores).argmax()]
         if self.unit is not None and abs(worst) > self.unit:
             raise TrainingError(
@@ -109,7 +109,7 @@ class GradedPairs(Term):
             )
 
     def forward(self, encodings: BatchEncodings) -> Terms:
-        """The term of a batch."""
+        """Compute the term of a batch."""
         scores = encodings.batch.scores
         if scores is None:
             raise TrainingError(f"the term {self.name!r} needs a corpus with scores")

@@ -1,6 +1,6 @@
 """Paraphrases, triples and clusters by cosine alone; nothing is trained.
 
-F1 is at its best threshold, chosen on the same pairs (as in MTEB) and so a little optimiztic;
+F1 is at its best threshold, chosen on the same pairs (as in MTEB) and so a little optimistic;
 clusters are k-means, scored by V-measure (Rosenberg and Hirschberg, 2007).
 """
 

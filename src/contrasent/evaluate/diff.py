@@ -156,7 +156,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The changes from one model to another."""
+    """The differences between the results of two models."""
 
     queries: int
     documents: int
@@ -172,16 +172,16 @@ class Diff:
 
     @property
     def change(self) -> dict[str, float]:
-        """The share of the ten nearest that changed, with its 95 % interval."""
+        """The share of the ten nearest documents that changed, with its 95 % interval."""
         same = self["overlap@10"]
         return {"value": 1 - same.value, "low": 1 - same.high, "high": 1 - same.low}
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for ``json.dump``."""
+        """A dictionary that ``json.dump`` writes."""
         return asdict(self)
 
     def lines(self, about: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """The changes, for a terminal; ``about`` as in :func:`diff_page`, which has more."""
+        """Lines for a terminal; ``about`` has the name, size and runtime of "old" and "new"."""
         change = self.change
         interval = f"[{100 * change['low']:.1f} %, {100 * change['high']:.1f} %]"
         lines = [f"{100 * change['value']:.1f} % of the ten nearest changed {interval}"]
@@ -230,24 +230,23 @@ def diff_models(
     threshold: float | None = None,
     seed: int = 0,
 ) -> Diff:
-    """Compare what two models find.
+    """Compare the search results of two models.
 
     Args:
-        old: the model in use.
-        new: the one to take its place.
-        documents: what is searched. Repeats of a text are left out: which of them comes first is
-            chance.
-        queries: what is searched for; None takes documents, each without itself.
-        sample: queries at most; more are drawn from by ``seed``.
-        of: how many documents there are, if these are a random sample of them.
-        old_vectors: (n, d) of the documents by ``old``, if they are known.
+        old: the current model, a function from texts to vectors.
+        new: the model that is to replace it.
+        documents: texts to search. Repeated texts are left out, as their order is arbitrary.
+        queries: texts to search for; if None, documents, each without itself.
+        sample: most queries; from more, a random sample is drawn.
+        of: number of all documents, if these are a random sample.
+        old_vectors: (n, d) vectors of the documents by ``old``, if they are known.
         metric: "cosine" or "dot".
-        threshold: a score of ``old``, to be carried over to ``new``.
-        seed: of all that is drawn.
+        threshold: a threshold for scores of ``old``, to convert for ``new``.
+        seed: random seed.
 
     Raises:
-        OptionError: a sample below 20.
-        DataError: fewer than 20 different queries or documents, or vectors that are not finite.
+        OptionError: ``sample`` is below 20.
+        DataError: fewer than 20 distinct queries or documents, or vectors that are not finite.
     """
     if sample < MIN_ITEMS:
         raise OptionError("--sample", sample, f"must be at least {MIN_ITEMS}, for an interval")

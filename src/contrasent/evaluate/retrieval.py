@@ -74,28 +74,29 @@ def retrieval(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Report:
-    """Score a model on finding each query's relevant documents by cosine.
+    """Evaluate a model on ranking each query's relevant documents by cosine.
 
     Args:
-        encode: the model.
+        encode: the model, a function from texts to vectors.
         queries: q queries.
-        documents: the documents to search.
+        documents: n documents.
         relevant: for each query, the position of its relevant document in ``documents``, several
             positions, or a mapping from position to gain.
-        exclude: for each query, the position of a document that is no answer (itself), or -1.
-        k: cuts of recall; MRR and nDCG are cut at the largest.
+        exclude: for each query, the position of a document to leave out, such as the query itself,
+            or -1.
+        k: cutoffs of recall; the largest is that of MRR and nDCG.
         task: name of the task in the report.
         split: name of the split in the report.
         resamples: bootstrap resamples over queries for the 95 % intervals; 0 for none.
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
 
     Returns:
-        Rows "mrr@K", "recall@k" for each k, and "ndcg@K", K being the largest k.
+        Rows "mrr@K", "ndcg@K" and, for each k, "recall@k", from 0 to 1; K is the largest k.
 
     Raises:
-        DataError: no queries, a query without a relevant document, a position that does not exist,
-            or vectors that are not finite.
-        OptionError: a k below 1.
+        DataError: there are no queries, a query has no relevant document, a position does not
+            exist, or vectors are not finite.
+        OptionError: a cutoff is below 1.
     """
     judged = check_relevant(relevant, len(queries), len(documents))
     queried, read = encode_search(encode, [queries], [documents])
@@ -238,21 +239,20 @@ def stsb_retrieval(
 ) -> Report:
     """Recall on STS-B (DiffCSE, Section 6.2 and Table 10).
 
-    The corpus is every distinct sentence of the split. Pairs with score 5 are the positives, 97 in
-    the test split; a query is not its own answer. The paper does not say whether each pair is used
-    in one direction or in both.
+    The documents are the distinct sentences of the split. The positives are the pairs with score 5,
+    97 in the test split. The paper does not say whether pairs are used in both directions.
 
     Args:
         encode: the model.
         directions: "first" (find the second sentence with the first) or "both".
         form: "senteval" or "raw".
         split: "train", "dev" or "test".
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+        folder: the data folder; that of ``CONTRASENT_DATA`` by default.
         options: see :func:`ranking_report`; k is (1, 5, 10).
 
     Raises:
-        OptionError: an unknown value.
-        DataError: data that are missing or not official, or vectors that are not finite.
+        OptionError: a value is unknown.
+        DataError: data is missing or not official, or vectors are not finite.
     """
     check_choice("directions", directions, DIRECTIONS)
     (pairs,) = sts_pairs("STSB", split=split, form=form, folder=folder)
@@ -281,11 +281,11 @@ def stsb_retrieval(
 
 
 def caption_retrieval(encode: EncodeFn, captions: Captions, **options: Any) -> Report:
-    """Find a picture's other captions with its first one.
+    """Evaluate a model on finding a picture's other captions by its first one.
 
     Args:
         encode: the model.
-        captions: several pictures with two captions or more.
+        captions: pictures with two captions or more each.
         options: see :func:`retrieval`; k is (1, 5, 10).
     """
     groups: dict[str, list[str]] = {}
@@ -309,22 +309,22 @@ def folder_retrieval(
     found: Collection | None = None,
     **options: Any,
 ) -> Report:
-    """Retrieval on a folder in BEIR's layout; see :func:`contrasent.datasets.beir.read_collection`.
+    """Evaluate a model on a collection, a folder in BEIR's layout.
 
-    A document whose id is the query's is the query itself, and no answer: it is left out of that
-    query's ranking (BEIR's rule), unless it is judged relevant. A note counts them.
+    A document with the id of the query is the query itself. It is left out of that query's ranking,
+    as in BEIR, unless it is judged relevant; a note counts these.
 
     Args:
         encode: the model.
         path: the folder.
-        split: of the judgments.
-        own_ids: keep such documents, for a collection whose queries and documents have equal ids by
+        split: split of the relevance judgments.
+        own_ids: keep these documents, for a collection whose queries and documents share ids by
             chance.
-        found: what the folder holds, if it was read already.
+        found: content of the folder, if it was read already.
         options: see :func:`retrieval`.
 
     Raises:
-        DataError: a file is missing or a line is not of its form.
+        DataError: a file is missing or a line is invalid.
     """
     found = found or read_collection(path, split=split)
     left_out = sum(position >= 0 for position in found.own)

@@ -43,32 +43,41 @@ def sts(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """Score a model on semantic textual similarity.
+    """Evaluate a model on semantic textual similarity (STS).
 
-    Each distinct sentence of all tasks is encoded once, in one call. A set without subsets (STSB,
-    SICKR) has the same value under every aggregate. When the seven sets of the papers are all
-    there, rows of task "STS7" hold the plain mean of their unrounded values.
+    Each distinct sentence is encoded once, all in one call. With all seven sets of the papers the
+    report also has their mean, as task "STS7". A set without subsets (STSB, SICKR) has the same
+    value under every aggregate.
 
     Args:
-        encode: the model.
-        tasks: names that :func:`contrasent.datasets.sts.sts_pairs` knows.
-        form: "senteval" (tokenized and lower-cased, the papers' form) or "raw" (MTEB's form).
-        aggregate: "all", "mean", "wmean", or several of them.
+        encode: the model, a function from texts to vectors.
+        tasks: names of data sets, such as "STS12", "STSB" or "SICKR".
+        form: "senteval" (tokenized and lower-cased, as in the papers) or "raw" (as in MTEB).
+        aggregate: how to combine subsets: "all" (one correlation over all pairs), "mean", "wmean"
+            (by size), or several of these.
         split: "test", "dev" or "train".
-        subsets: also give a row for each subset, as "STS12/MSRpar".
-        resamples: bootstrap resamples over pairs (inside each subset, a pair of several sets in all
-            of them together) for the 95 % intervals; 0 for none.
-        seed: of the bootstrap.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+        subsets: add a row for each subset, such as "STS12/MSRpar".
+        resamples: bootstrap resamples over pairs, within each subset, for the 95 % intervals; 0 for
+            none.
+        seed: seed of the bootstrap.
+        folder: the data folder; that of ``CONTRASENT_DATA`` by default.
 
     Returns:
-        Rows of metric "spearman" and "pearson". The notes name the form, the protocol, the number
-        of distinct sentences, and of zero vectors if there were any (their cosines count as 0).
+        Rows of metric "spearman" and "pearson", from -1 to 1. The notes have the form, the
+        protocol, the number of distinct sentences, and of zero vectors, whose cosines count as 0.
 
     Raises:
-        OptionError: an unknown name.
-        DataError: data that are missing or not official, vectors that are not finite, or cosines
-            that are all equal.
+        OptionError: a name is unknown.
+        DataError: data is missing or not official, vectors are not finite, or all cosines are
+            equal.
+
+    Examples:
+        >>> from contrasent import Encoder, sts
+        >>> encode = Encoder.load("all-MiniLM-L6-v2").encode
+        >>> report = sts(encode, tasks=["STSB"])
+        >>> row = report.one(metric="spearman")
+        >>> round(row.value, 2), row.count, row.low < row.value < row.high
+        (0.82, 1379, True)
     """
     wanted = (aggregate,) if isinstance(aggregate, str) else tuple(aggregate)
     for name in wanted:

@@ -35,7 +35,7 @@ Pairs = tuple[str, str, str]  # task, split and form of scored pairs
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the suites; each evaluation documents its own in full."""
+    """Options of the suites of :func:`evaluate_model`."""
 
     form: str = "senteval"
     tasks: tuple[str, ...] = official.STS_TASKS
@@ -44,13 +44,11 @@ class Options:
     subsets: bool = False
     seeds: tuple[int, ...] = (SEED,)
     geometry_split: str = "all"
-    captions: int = CAPTIONS  # how many of Flickr30k's captions to search, from the end; 0 for all
+    captions: int = CAPTIONS  # number of Flickr30k's captions to search, from the end; 0 for all
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
-    # counts a sentence's tokens, for length bias in tokens; only in words if
-    # None
-    tokens: Length | None = None
+    tokens: Length | None = None  # counts a sentence's tokens, for length bias in tokens too
     resamples: int = RESAMPLES
-    folder: Path | None = None  # the data folder, if not the one that `CONTRASENT_DATA` names
+    folder: Path | None = None  # the data folder; that of `CONTRASENT_DATA` by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,20 +175,30 @@ def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str
 def evaluate_model(
     encode: EncodeFn, suites: Sequence[str] = ("sts",), options: Options | None = None
 ) -> Report:
-    """Run suites on one model.
+    """Evaluate a model by suites, such as "sts" and "transfer".
 
     Args:
-        encode: the model. Sentences that several suites need are encoded once.
-        suites: some of :data:`SUITES`, or "all".
-        options: of the suites.
+        encode: the model, a function from texts to vectors. Each sentence is encoded once for all
+            suites.
+        suites: names: "sts", "protocols", "transfer", "geometry", "retrieval", "bias",
+            "paraphrase", "triplets", "clustering", "few-shot", or "all".
+        options: options of the suites.
 
     Returns:
-        All rows; the notes hold each suite's notes under its name, how many distinct sentences were
-        encoded, and the seconds that encoding and everything else took.
+        The rows of all suites. The notes have each suite's notes by name, the number of distinct
+        sentences, and the seconds for encoding and for everything else.
 
     Raises:
-        OptionError: an unknown suite or option.
-        DataError: data that are missing or not official, or vectors that cannot be measured.
+        OptionError: a suite or an option is unknown.
+        DataError: data is missing or not official, or vectors are not finite.
+
+    Examples:
+        >>> from contrasent import Encoder, evaluate_model
+        >>> from contrasent.evaluate.suite import Options
+        >>> encode = Encoder.load("contrasent-small", pooling="mean").encode
+        >>> report = evaluate_model(encode, ["sts"], Options(tasks=("STSB",)))
+        >>> round(report.one(metric="spearman").value, 2), report.notes["distinct_sentences"]
+        (0.43, 2551)
     """
     chosen = suite_names(suites)
     settings = options or Options()

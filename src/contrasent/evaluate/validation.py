@@ -28,7 +28,7 @@ from contrasent.types import EncodeFn
 
 NEIGHBORS = 10
 FLOOR = 0.8
-"""Share of the base's neighbors below which the base is given instead (docs/evaluation.md)."""
+"""Share of the base's neighbors below which the base is given instead (research/evaluation.md)."""
 
 CUT = 10
 DRAWS = 10_000

@@ -93,16 +93,16 @@ def read_input(
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """An index that was made or changed.
+    """The outcome of making or changing an index.
 
     Attributes:
-        folder: where it is.
-        index: open, to be searched.
+        folder: folder of the index.
+        index: the index, opened.
         model: name of its model.
-        truncated: texts that were cut because they are longer than the model reads.
-        seconds: time taken.
-        blank_lines: rows without text, which were left out.
-        documents: what was read and what was skipped; None where rows are those of a table.
+        truncated: number of texts cut at the model's length limit.
+        seconds: seconds taken.
+        blank_lines: number of rows left out because they have no text.
+        documents: what was read and what was skipped; None for a table.
         notes: lines about the model, skipped files and cut texts.
     """
 
@@ -144,44 +144,50 @@ def index_folder(
 ) -> IndexResult:
     """Make documents or a table searchable, as ``contrasent index SOURCE -o OUTPUT`` does.
 
-    Where encoding takes more than about a minute, the index appears before, and words alone search
-    it until all is encoded. Else it appears when it is complete. A call that was stopped resumes
-    with what it had encoded when it is repeated.
-    ``contrasent.progress.show("auto")`` shows the progress of this and of all
-    other long work.
+    If encoding takes over a minute, the index can be searched by BM25 until it is encoded. A call
+    that was stopped resumes where it was when it is repeated. ``contrasent.progress.show("auto")``
+    shows the progress of this and all other long work.
 
     Args:
-        source: a folder, an archive or a document; a table or a file of lines, each row of which is
-            a text; "-" for lines on standard input.
+        source: a folder, an archive or a document; a table or a file of lines, with one text a row;
+            "-" for lines on standard input.
         output: the index to make.
-        model: folder or name of the model; the installed base for the language by default.
-        pooling: pooler of a bare encoder, which names none.
+        model: folder or name of the model; by default the installed one that suits the language.
+        pooling: pooling of a plain encoder, whose folder does not name one.
         max_seq_length: cut texts at this many tokens; the model's own limit if None.
-        batch_size: sentences a forward pass.
-        max_file_text: characters of the longest document that is read.
-        column: column of a table's texts, by name or position; title and text are found if None.
-        columns: several columns of tables instead, that of the titles first.
-        as_text: patterns of names of files that are plain text, such as ``["*.xyz"]``.
-        exclude: patterns of files and folders to leave out, as .gitignore has them.
+        batch_size: sentences in a forward pass.
+        max_file_text: skip documents with more characters.
+        column: column of a table's texts, by name or position; by default title and text are found.
+        columns: several columns instead, the title first.
+        as_text: name patterns of files to read as plain text, such as ``["*.xyz"]``.
+        exclude: patterns of files and folders to leave out, as in a .gitignore.
         include: patterns of the only files to read.
-        gitignore: leave out what .gitignore files of the folder name.
-        encoding: of text that is not UTF-8 and declares none; guessed if empty.
-        id_column: column of its ids; row numbers if None.
+        gitignore: leave out what the folder's .gitignore files name.
+        encoding: encoding of text that is not UTF-8 and declares none; guessed if empty.
+        id_column: column of the ids; row numbers if None.
         metadata: columns to keep as metadata; ``["*"]`` for all others.
-        encoded: the source is parquet with vectors, as ``contrasent encode`` writes it.
+        encoded: the source is a parquet file with vectors, as ``contrasent encode`` writes.
         metric: "cosine" or "dot"; the model's own if None.
-        bm25_weight: share of words in a score, from 0 to 1; by the language if None.
+        bm25_weight: share of BM25 in a score, from 0 to 1; chosen for the language if None.
         uri: keep the rows in Milvus: ``http://HOST:19530``, or a file ``NAME.db``.
-        collection: name of the collection there.
-        overwrite: replace an index.
-        log: takes a line about the choice of the base, and when the index can be searched.
+        collection: name of the collection in Milvus.
+        overwrite: replace an existing index.
+        log: called with a line about the choice of the model, and when the index can be searched.
 
     Raises:
-        InputError: the source contains no text, or a line of it cannot be read.
-        OptionError: an option has a value that it cannot have.
-        ModelError: the model cannot be opened, or did not make the given vectors.
+        InputError: the source has no text, or a line of it cannot be read.
+        OptionError: an option has an invalid value.
+        ModelError: the model cannot be opened, or is not the one of the given vectors.
         OutputError: the output exists or cannot be written.
-        MissingExtraError: a package for Milvus or for a format is not installed.
+        MissingExtraError: the package for Milvus or for a file format is not installed.
+
+    Examples:
+        >>> from contrasent import index_folder
+        >>> made = index_folder("examples/handbook", "my-index")
+        >>> made.model, len(made.index)
+        ('all-MiniLM-L6-v2', 42)
+        >>> made.index.search("who pays for a broken drill?", k=1)[0][0].metadata["document"]
+        'tools/damage.md'
     """
     began, target = time.monotonic(), Path(output)
     if metric is not None:

@@ -33,17 +33,17 @@ def change_model(
     max_seq_length: int | None = None,
     batch_size: int = 64,
 ) -> IndexResult:
-    """Give an index the vectors of another model, in place; texts, ids and metadata stay.
+    """Encode an index again by another model, in place; texts, ids and metadata stay.
 
-    Readers see the old vectors until the new ones are complete. What the index learned about the
-    old vectors is dropped. A call that was killed resumes when it is repeated.
+    Readers see the old vectors until the new ones are complete. What the index learned from queries
+    and text is dropped. A call that was killed resumes when it is repeated.
 
     Args:
-        index: folder of an index, or one that ``adapt`` left.
+        index: folder of an index, or the output of ``adapt``.
         model: folder or name of the model.
-        pooling: pooler of a bare encoder, which names none.
+        pooling: pooling of a plain encoder, whose folder does not name one.
         max_seq_length: cut texts at this many tokens; the model's own limit if None.
-        batch_size: sentences a forward pass.
+        batch_size: sentences in a forward pass.
 
     Raises:
         ModelError: the model cannot be opened.
@@ -79,22 +79,22 @@ def add_rows(
     metadata: Sequence[str] = (),
     batch_size: int = 64,
 ) -> IndexResult:
-    """Add the rows of a table to an index, or replace those of the same ids; in one transaction.
+    """Add the rows of a table to an index, or replace those with the same ids, in one transaction.
 
     Args:
-        index: folder of an index, also of one in Milvus, which takes rows a block at a time.
+        index: folder of an index. In Milvus, rows are written a block at a time.
         source: a table or a file of lines.
-        update: replace rows whose ids are there; else such a row is an error.
-        model: where the model of the index is now, if it has moved.
+        update: replace rows whose ids are in the index; by default they are an error.
+        model: folder or name of the index's model, if it has moved.
         column: column of the texts; see :func:`contrasent.index_folder`.
-        columns: several instead; likewise.
-        id_column: column of the ids, which ``update`` needs; numbers if None.
+        columns: several columns instead, the title first.
+        id_column: column of the ids, required for ``update``; numbers if None.
         metadata: columns to keep as metadata.
-        batch_size: sentences a forward pass.
+        batch_size: sentences in a forward pass.
 
     Raises:
-        OptionError: an id is there already, or ``update`` lacks ids.
-        ModelError: the model is not the one of the index.
+        OptionError: an id is in the index already, or ``update`` is without ids.
+        ModelError: the model is not that of the index.
     """
     if update and id_column is None:
         raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
@@ -118,11 +118,11 @@ def add_rows(
 
 
 class RemoveResult(NamedTuple):
-    """How many rows were removed from an index, and how many are left.
+    """The outcome of removing rows: how many were removed, and how many are left.
 
     Attributes:
-        files: files of documents that rows were removed of; a synchronization leaves these rows
-            away until the file changes.
+        files: files whose rows were removed; a synchronization restores them only if the file
+            changes.
     """
 
     removed: int
@@ -133,13 +133,12 @@ class RemoveResult(NamedTuple):
 def remove_rows(
     index: str | Path, ids: Sequence[str] = (), where: Where | None = None
 ) -> RemoveResult:
-    """Remove rows of an index by ids, by documents and by their metadata, in one transaction.
+    """Remove rows of an index by ids, by documents and by metadata, in one transaction.
 
     Args:
-        index: folder of an index, also of one in Milvus.
-        ids: rows to remove, or documents by their paths (not in Milvus); what is not there is an
-            error.
-        where: remove the rows whose metadata matches, see :mod:`contrasent.search.filters`.
+        index: folder of an index.
+        ids: rows to remove, or documents by their paths (not in Milvus).
+        where: remove the rows whose metadata matches, such as ``{"year": {"$lt": 2024}}``.
 
     Raises:
         OptionError: an id is not in the index.

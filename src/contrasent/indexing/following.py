@@ -92,14 +92,14 @@ def compare(index: Store, source: DocumentSource, checksum: bool) -> Changes:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The outcome of a synchronization.
+    """The outcome of a synchronization, in files.
 
     Attributes:
-        added: files with text that are new; likewise ``changed``, ``deleted`` and ``unchanged``.
-        rows: rows of the index now.
+        added: new files with text; likewise ``changed``, ``deleted`` and ``unchanged``.
+        rows: number of rows in the index.
         report: what was read, and what was skipped.
-        notes: lines about skipped files, if anything was read.
-        removed: unchanged files of which rows were removed by hand, and stay away.
+        notes: lines about skipped files.
+        removed: unchanged files whose rows were removed by hand.
     """
 
     added: int
@@ -125,23 +125,23 @@ def sync_index(
     batch_size: int = 64,
     checksum: bool = False,
 ) -> SyncResult:
-    """Make an index true to its documents: what was added or changed is encoded, all else stays.
+    """Update an index to its documents: only new and changed files are encoded.
 
-    What is left to encode of an index that words alone search as yet is encoded first. The change
-    is one transaction. A call that was killed resumes with what it had encoded when it is repeated.
+    An index that is not fully encoded is completed first. The change is one transaction. A call
+    that was killed resumes when it is repeated.
 
     Args:
-        index: folder of an index of documents, or one that ``adapt`` left.
-        source: where the documents are now, if they have moved.
-        batch_size: sentences a forward pass.
-        checksum: read every file to see whether it has changed. Else size and time tell, but for
-            files whose time is not older than the last synchronization by two seconds.
+        index: folder of an index of documents, or the output of ``adapt``.
+        source: folder of the documents, if they have moved.
+        batch_size: sentences in a forward pass.
+        checksum: compare the content of every file. By default size and time decide, except for
+            files changed after, or less than two seconds before, the last synchronization.
 
     Returns:
-        How many files were added, changed and deleted.
+        The number of files added, changed, deleted and unchanged.
 
     Raises:
-        InputError: the index does not say which documents it was made of, or none is there now.
+        InputError: the index was not made from documents, or they are gone.
         OutputError: the index is in Milvus, or cannot be written.
     """
     return _Follower(index, source, batch_size).sync(checksum=checksum)
@@ -180,16 +180,16 @@ def watch_index(
     batch_size: int = 64,
     log: Log = lambda line: None,
 ) -> Iterator[SyncResult]:
-    """Follow the documents of an index as they change, until the caller stops.
+    """Synchronize an index whenever its documents change, until the caller stops.
 
     Args:
-        index: as :func:`sync_index` takes it.
-        source: likewise.
-        batch_size: likewise.
-        log: takes a line when a synchronization fails; it is tried again.
+        index: as for :func:`sync_index`.
+        source: as for :func:`sync_index`.
+        batch_size: as for :func:`sync_index`.
+        log: called with a line when a synchronization fails, which is then tried again.
 
     Yields:
-        The outcome of each synchronization, the first at once.
+        The outcome of each synchronization; the first one runs at once.
 
     Raises:
         MissingExtraError: the package watchfiles is not installed.

@@ -32,32 +32,42 @@ def search_index(
     model: str | Path | None = None,
     runtime: str | None = None,
 ) -> list[list[Hit]]:
-    """Find the texts of an index that answer queries best, by words and vectors.
+    """Search an index by BM25 and vectors.
 
-    The model of the index is opened at each call; for many calls, open both once with
-    :meth:`contrasent.Index.open` and :meth:`contrasent.Encoder.load`.
+    Each call opens the index and its model. For many calls use :meth:`contrasent.Index.open`, which
+    keeps both open.
 
     Args:
-        index: folder of an index, or one that ``adapt`` left.
-        queries: one text or several.
-        k: documents to find for each query; rows with ``rows``.
-        where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
-        threshold: smallest confidence in percent that counts (``Hit.confidence``); smallest cosine
-            where the model is not calibrated.
-        rows: find rows, however many are of one document.
-        exact: search for the words as they are; else typing errors are repaired, which is logged.
-        all_rows: compare every row, even of a large index.
-        bm25_weight: share of words in a score; the index's own if None, 0 for vectors alone.
-        model: where the model of the index is now, if it has moved.
-        runtime: what computes the model; numpy where there is no accelerator.
+        index: folder of an index, or the output of ``adapt``.
+        queries: one query or several.
+        k: number of documents for each query; of rows with ``rows``.
+        where: a filter on metadata, such as ``{"year": {"$gte": 2024}}``.
+        threshold: least confidence in percent (``Hit.confidence``), or least cosine for a model
+            without calibration.
+        rows: rank rows instead of documents.
+        exact: leave typing errors in queries; by default they are corrected, which is logged.
+        all_rows: compare every row of a large index, without binary codes.
+        bm25_weight: share of BM25 in a score; the index's own if None, 0 for vectors alone.
+        model: folder or name of the index's model, if it has moved.
+        runtime: what runs the model; numpy by default without an accelerator.
 
     Returns:
-        For each query its hits, best first; several of one document if its passages are good.
+        A list of hits for each query, best first. A document may have several hits, one for each
+        good passage.
 
     Raises:
-        InputError: there is no index, or it is damaged.
-        OptionError: an option has a value that it cannot have.
-        ModelError: the model of the index is not there.
+        InputError: the folder is not an index, or is damaged.
+        OptionError: an option has an invalid value.
+        ModelError: the index's model cannot be found.
+
+    Examples:
+        >>> from contrasent import index_folder, search_index
+        >>> made = index_folder("examples/notes.jsonl", "my-notes", metadata=["year"])
+        >>> hits = search_index("my-notes", ["a leak", "visitors"], k=2, where={"year": 2024})
+        >>> [hit.text for hit in hits[0]][0]
+        'The roof above the workshop leaks near the skylight. Two offers asked for.'
+        >>> hits[0][0].metadata
+        {'year': 2024}
     """
     check_k(k)
     texts = [queries] if isinstance(queries, str) else list(queries)
@@ -83,25 +93,26 @@ def evaluate_index(
     batch_invariant: bool = False,
     resamples: int = RESAMPLES,
 ) -> Report:
-    """Measure an index as it is searched, by the judged queries of a collection.
+    """Evaluate an index on a collection with relevance judgments.
 
     Args:
-        index: folder of an index, or one that ``adapt`` left.
-        collection: queries and relevance judgments in BEIR's layout; judged documents are rows,
-            or the documents that rows are passages of.
-        bm25_weight: share of words in a score; the index's own if None.
-        own_ids: rank a document with the query's own id too.
-        runtime: what computes the model; numpy where there is no accelerator.
-        batch_size: queries a forward pass.
-        batch_invariant: the same bits whatever the batch.
+        index: folder of an index, or the output of ``adapt``.
+        collection: folder with queries and relevance judgments in BEIR's layout. Its documents are
+            rows, or the documents whose passages are rows.
+        bm25_weight: share of BM25 in a score; the index's own if None.
+        own_ids: also rank a document whose id is the query's.
+        runtime: what runs the model; numpy by default without an accelerator.
+        batch_size: queries in a forward pass.
+        batch_invariant: compute the same bits whatever the batch.
         resamples: bootstrap resamples of the 95 % intervals; 0 for none.
 
     Returns:
-        nDCG, recall and MRR over the documents of the index; the notes count what is not there.
+        nDCG, recall and MRR over the documents of the index; the notes count judged documents that
+        are not in it.
 
     Raises:
-        DataError: no judged document is in the index.
-        ModelError: the model of the index is not there.
+        DataError: none of the judged documents is in the index.
+        ModelError: the index's model cannot be found.
     """
     judged, opened = read_judged(Path(collection)), open_index(index)
     ranker = opened.ranker.with_bm25(bm25_weight)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         complex_cosines as complex_cosines,
         cosent as cosent,
         cosine_regression as cosine_regression,
-        distil_ranking as distil_ranking,
+        distill_ranking as distill_ranking,
         gist as gist,
     )
     from contrasent.losses.similarity import (
@@ -50,7 +50,7 @@ __all__, __getattr__, __dir__ = exports(
             "dimension_wise_contrast masked_lm token_detection"
         ),
         "contrasent.losses.contrastive": "FactorForm Form Weights info_nce two_source_info_nce",
-        "contrasent.losses.graded": "complex_cosines cosent cosine_regression distil_ranking gist",
+        "contrasent.losses.graded": "complex_cosines cosent cosine_regression distill_ranking gist",
         "contrasent.losses.similarity": "Similarity mean_cosines pair_cosines similarities",
     },
 )

@@ -14,10 +14,11 @@ from torch import Tensor
 from contrasent.errors import OptionError, check_choice
 from contrasent.losses.similarity import full, full_precision
 
-Norm = Literal["batch", "none"]
-Variance = Literal["biased", "unbiased"]
-Reduction = Literal["mean", "sum"]
+Norm = Literal["batch", "none"]  # whether columns are standardized over the batch
+Variance = Literal["biased", "unbiased"]  # whether a variance divides by n or by n - 1
+Reduction = Literal["mean", "sum"]  # how the losses of dimensions are combined
 BarlowNorm = Literal["batch", "length"]
+"""Whether columns are standardized over the batch, or divided by their length."""
 BATCH_NORM_EPSILON = 1e-5
 
 
@@ -43,7 +44,7 @@ def dimension_wise_contrast(
     with each column standardized over the batch. The defaults are those of the released code:
     biased variance, the inner product divided by the number of rows, the mean over dimensions.
     The paper's text is ``variance="unbiased", divide_by_rows=False, reduction="sum"``, whose
-    gradient is about 10,000 times as large (docs/methods.md, "Does a term act?").
+    gradient is about 10,000 times as large (research/methods.md, "Does a term act?").
 
     Args:
         first: (n, d), one view; n >= 2.
@@ -150,6 +151,7 @@ def _same_shape(first: Tensor, second: Tensor) -> None:
 
 
 Normalization = Literal["mean_with_padding", "mean_tokens", "sum"]
+"""How the losses of tokens are combined, see ``token_detection``."""
 Count = float | Tensor
 
 
@@ -178,13 +180,13 @@ def token_detection(
     normalization: Normalization = "mean_with_padding",
     count: Count | None = None,
 ) -> Tensor:
-    r"""Two-way detection at every token: replaced, inserted, or preceded by a deletion.
+    r"""Detect whether each token was replaced, inserted, or preceded by a deletion.
 
     The replaced-token detection of DiffCSE (section 3): with p_t the probability of class y_t,
 
     .. math:: l = -\sum_{sentences} \sum_t \log p_t
 
-    The normalization decides what lambda means, so it has a name. "sum" is the paper's text.
+    The normalization determines the scale of lambda. "sum" is the paper's text.
     "mean_with_padding" is the released code, and what the published lambda of 0.005 belongs to: the
     mean over all n * L positions, where padding counts as class 0. "mean_tokens" is the mean over
     real tokens, which does not depend on how rows are padded. At 20 tokens a sentence and

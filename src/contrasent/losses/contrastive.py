@@ -23,11 +23,11 @@ from contrasent.losses.similarity import (
 )
 
 Form = Literal["softmax", "decoupled", "sigmoid"]
-"""How a positive is set against the negatives, see ``info_nce``."""
+"""How positive and negatives are compared, see ``info_nce``."""
 
 Weights = Tensor | Callable[[slice], Tensor]
-"""Weights of negatives, 0 or False for what is none: (rows, columns), or a function that makes them
-for a slice of the rows, so that no more than one block of them is in memory."""
+"""Weights of negatives, (rows, columns), with 0 or False for a pair that is not negative; or a
+function that computes them for a slice of the rows, to save memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +188,7 @@ def _of(weights: Weights, part: slice) -> Tensor:
 
 
 FactorForm = Literal["positive_logit", "negative_sum"]
+"""Place of the factor of SimCSE++, see ``two_source_info_nce``."""
 
 
 def info_nce(
@@ -217,9 +218,8 @@ def info_nce(
             + \alpha^{1(i=j)} \sum_k e^{sim(h_i, h_{jk}^-)/\tau} \right)
             + \sum_q e^{sim(h_i, c_q)/\tau}}
 
-    The sums over hard negatives h_jk^- and over extra negatives c_q (a momentum queue) are there
-    only if they are given. With ``symmetric`` the loss is averaged with the one in which the
-    positives are the anchors, against all anchors (and nothing else):
+    The sums over hard negatives h_jk^- and extra negatives c_q (a momentum queue) are optional.
+    ``symmetric`` averages the loss with its reverse, from positives to all anchors:
     -log exp(sim(h_i^+, h_i)/tau) / sum_j exp(sim(h_i^+, h_j)/tau).
 
     ``weights`` multiply the summands of the negatives; one of weight 0 is masked. With s_ij the
@@ -336,7 +336,7 @@ def two_source_info_nce(
     form: Form = "softmax",
     bias: float = -10.0,
 ) -> Tensor:
-    r"""InfoNCE whose positive pairs and negative pairs come from different encodings.
+    r"""InfoNCE with different encodings for positive pairs and negative pairs.
 
     With ``negative_anchors`` and ``negatives`` encoded without dropout (z) and the positive pairs
     with it (h), this is the off-dropout contrast of SimCSE++ (section 3.2, equation 3). With

@@ -21,14 +21,13 @@ from contrasent.losses.similarity import (
 
 
 def cosent(similarities: Tensor, scores: Tensor, *, temperature: float = 0.05) -> Tensor:
-    r"""CoSENT: every pair that is rated higher is to be more similar (Su, 2022).
+    r"""CoSENT: pairs with a higher score should have a higher similarity (Su, 2022).
 
     .. math::
 
         \log \left( 1 + \sum_{y_i > y_j} e^{(s_j - s_i) / \tau} \right)
 
-    The sum over all couples of pairs is made in one pass over the pairs in descending order of
-    their scores, in O(n) memory.
+    The sum is computed in one pass over the pairs in descending order of scores, in O(n) memory.
 
     Args:
         similarities: (n,) s_i, of the two texts of each pair; the cosine in CoSENT.
@@ -54,12 +53,12 @@ def cosent(similarities: Tensor, scores: Tensor, *, temperature: float = 0.05) -
 
 
 def complex_cosines(a: Tensor, b: Tensor) -> Tensor:
-    r"""How close two vectors are as complex ones, one number a pair (AnglE: Li & Li 2024, 3.4).
+    r"""Similarity of two vectors as complex numbers, for each pair (AnglE: Li & Li 2024, 3.4).
 
-    The first half of a vector is the real part of z, the second the imaginary one. The paper takes
-    the absolute sum of the two parts of z / w, their lengths divided out, for an angle difference,
-    small for texts alike; the released code, followed here, for a similarity, which is what it is:
-    great at the angle 0. Of z = a + bi and w = c + di it is
+    The first half of a vector is the real part of z, the second half the imaginary part. The paper
+    uses the absolute sum of both parts of z / w, without lengths, as a difference of angles. The
+    released code, followed here, uses it as a similarity, since it is largest at angle 0. For z = a
+    + bi and w = c + di it is
 
     .. math::
 
@@ -110,7 +109,7 @@ def gist(
     temperature: float = 0.01,
     margin: float = 0.0,
 ) -> Tensor:
-    r"""GISTEmbed: mask negatives that the guide finds closer than the positive (Solatorio 2024, 3).
+    r"""GISTEmbed: mask negatives that the guide ranks above the positive (Solatorio 2024, 3).
 
     With s the cosine of the trained model, s^g that of the guide and M the pairs (x, y) for which
     s^g(x, y) <= s^g(q_i, p_i) - margin,
@@ -169,7 +168,7 @@ def _compared(columns: list[Tensor], own: slice) -> Tensor:
     return torch.cat([*parts, *(anchors[own] @ negatives.T for negatives in hard)], dim=1)
 
 
-def distil_ranking(
+def distill_ranking(
     anchors: Tensor,
     candidates: Tensor,
     guide_anchors: Tensor,
@@ -179,7 +178,7 @@ def distil_ranking(
     temperature: float = 0.05,
     guide_temperature: float = 0.025,
 ) -> Tensor:
-    r"""Distil how the guide ranks the batch (RankCSE's ListNet: Liu et al. 2023, section 4).
+    r"""Distill the guide's ranking of the batch (RankCSE's ListNet: Liu et al. 2023, section 4).
 
     With S the cosine of the trained model and S^g that of the guide,
 
@@ -188,7 +187,7 @@ def distil_ranking(
         l_i = \sum_{j \ne i} q_{ij} \log \frac{q_{ij}}{p_{ij}}, \quad
         q_{ij} \propto e^{S^g_{ij} / \tau_g}, \quad p_{ij} \propto e^{S_{ij} / \tau}
 
-    The paper's cross-entropy is this and the entropy of q, which trains nothing; so 0 is the least.
+    The paper's cross-entropy adds the entropy of q, which is constant; without it the minimum is 0.
     A row's own candidate is left out, as in the released code.
 
     Args:

@@ -56,6 +56,7 @@ def full_precision(like: Tensor) -> Iterator[None]:
 
 
 Similarity = Literal["cosine", "dot"]
+"""How two vectors are compared: by cosine, or by inner product."""
 EPSILON = 1e-8
 
 

@@ -41,10 +41,10 @@ FEW = 8  # up to so many texts are computed in one call by all cores, more by a 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a model, of which most have none, and how its vectors are compared.
+    """The prompts of a model, if it has any, and the similarity that its vectors are made for.
 
     Attributes:
-        default: name of the one that is used where nobody names one, or None.
+        default: name of the prompt that is used if none is named, or None.
         similarity: "cosine" or "dot".
     """
 
@@ -53,7 +53,7 @@ class Prompts:
     similarity: str = "cosine"
 
     def text(self, name: str | None = None) -> str:
-        """The text of a prompt; of the default if no name is given."""
+        """The text of the prompt with this name, or of the default prompt; "" without one."""
         if name is None:
             return self.texts[self.default] if self.default else ""
         if name not in self.texts:
@@ -63,12 +63,12 @@ class Prompts:
         return self.texts[name]
 
     def of_task(self, task: Task) -> str:
-        """The text for queries or documents; none if there is none, whatever the default is."""
+        """The prompt for queries or for documents; "" without one, whatever the default is."""
         return next((self.texts[name] for name in TASKS[task] if name in self.texts), "")
 
     @classmethod
     def read(cls, folder: Path) -> "Prompts":
-        """The prompts of a model folder, or of an export; empty ones are none."""
+        """Read the prompts of a model folder or of an export; empty ones are left out."""
         path = folder / PROMPTS
         config = read_object(path)
         size = config.get("truncate_dim")
@@ -92,13 +92,22 @@ class Prompts:
 
 
 class Encoder(ABC):
-    """Sentences in, vectors out: computed by torch, by numpy, or by an exported graph.
+    """A model that encodes sentences as vectors, by torch, by numpy or by an exported graph.
 
     Attributes:
-        runtime: what computes it: torch, numpy, onnx, onnx-int8, openvino or openvino-int8.
-        prompts: texts that ``encode`` puts before others, by name.
+        runtime: what runs it: torch, numpy, onnx, onnx-int8, openvino or openvino-int8.
+        prompts: texts that ``encode`` can put before sentences, by name.
         matryoshka_dims: sizes that vectors were trained to be cut to, largest first.
-        truncated: how many of the sentences of the last ``encode`` were cut at ``max_seq_length``.
+        truncated: how many sentences of the last ``encode`` were cut at ``max_seq_length``.
+
+    Examples:
+        >>> from contrasent import Encoder
+        >>> encoder = Encoder.load("all-MiniLM-L6-v2")
+        >>> encoder.encode(["a broken drill", "a train ticket"]).shape
+        (2, 384)
+        >>> texts = ["damaged tools", "travel expenses"]
+        >>> encoder.similarity("a broken drill", texts).round(2)
+        array([0.65, 0.03], dtype=float32)
     """
 
     opener: ClassVar[Callable[..., "Encoder"]]  # of :mod:`contrasent.model.opening`, which sets it
@@ -121,24 +130,25 @@ class Encoder(ABC):
         check: bool = True,
         **torch_settings: Any,
     ) -> "Encoder":
-        """Load a model to encode with; settings that are not given are the folder's own.
+        """Load a model; settings that are None are those of its folder.
 
         Args:
-            name: a folder, an installed base such as "all-MiniLM-L6-v2", or a name on the hub,
-                with a commit (NAME@COMMIT) if it is to be fetched.
-            runtime: what computes it; torch if it is installed, else numpy, whose vectors are the
-                same to 1e-5. An exported model has its own.
-            pooling: needed for a bare transformers encoder, which does not say how to pool.
+            name: a folder, an installed model such as "all-MiniLM-L6-v2", or a name on the hub,
+                with a commit to download it (NAME@COMMIT).
+            runtime: what runs it; by default torch if it is installed, else numpy, whose vectors
+                are the same to 1e-5. An exported model has its own.
+            pooling: needed for a plain transformers encoder, whose folder does not name one.
             max_seq_length: cut sentences at this many tokens, special tokens included.
             revision: commit of a model on the hub.
-            check: compare the weights with the digests that were saved with them.
+            check: verify the weights by the digests that were saved with them.
             torch_settings: ``head``, ``normalize``, ``dropout``, ``attention_dropout`` and
                 ``device``, as :meth:`contrasent.engine.TorchEncoder.load` takes them.
 
         Raises:
-            ModelError: no model there, or weights that are missing, damaged or of another shape.
-            OptionError: a value that cannot be.
-            MissingExtraError: torch, or what runs an exported model, is not installed.
+            ModelError: the folder is not a model, or its weights are missing, damaged or of another
+                shape.
+            OptionError: a value is invalid.
+            MissingExtraError: torch, or the runtime of an exported model, is not installed.
         """
         given: dict[str, Any] = {
             "pooling": pooling,
@@ -150,7 +160,7 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """A hash of what decides the vectors: weights, tokenizer, settings, prompts."""
+        """A hash of what determines the vectors: weights, tokenizer, settings, prompts."""
 
     @property
     @abstractmethod
@@ -168,20 +178,20 @@ class Encoder(ABC):
     def tokenize(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences after (or in) a prompt, and which were cut at that length."""
+        """Token ids of sentences with a prompt, and (n,) which were cut at ``max_seq_length``."""
         if self.lower_case:
             sentences, prompt = lowered(sentences, prompt)
         return self.tokenizer(sentences, prompt)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text as a document, prompt included; one more where it was cut."""
+        """Count the tokens of each text as a document, with its prompt; one more if it was cut."""
         tokens, cut = self.tokenize(texts, self.prompts.of_task("document"))
         counts: list[int] = (tokens.lengths + cut).tolist()
         return counts
 
     @abstractmethod
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenized sentences in one forward pass, without dropout, as of ``encode``."""
+        """Encode tokenized sentences in one forward pass without dropout, as ``encode`` does."""
 
     def encode(
         self,
@@ -195,37 +205,31 @@ class Encoder(ABC):
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
     ) -> Vectors:
-        """Vectors (n, d) of sentences, float32, in the order given; (d,) of one string.
+        """Encode sentences as float32 vectors (n, d), in their order; (d,) for one string.
 
-        Inside, equal sentences are computed once and the longest come first. How many sentences
-        were cut is logged as a warning and kept in ``truncated``. Arguments have the names that
-        sentence-transformers gives them.
+        Equal sentences are computed once, the longest first. A warning says how many were cut, and
+        ``truncated`` keeps the number. The arguments have the names of sentence-transformers.
 
         Args:
-            sentences: one string, or any number of them, empty ones included; also an array or a
-                column of a data frame.
-            prompt: text to put before each, such as ``prompts.of_task("query")``, or a template;
-                if None, the model's default prompt, if it has one.
-            prompt_name: a prompt of the model by its name, such as "query", instead.
-            batch_size: sentences a forward pass at most. On CPU 2,048 tokens are enough for one
-                too, and several are made at once.
-            show_progress_bar: show a bar, or lines where the output is no terminal; if None, as
-                ``contrasent.progress.show`` says.
-            convert_to_tensor: give a torch tensor instead of a numpy array.
+            sentences: one string or several, also empty ones; an array or a column of a data frame.
+            prompt: text to put before each sentence, or a template with "[X]"; the model's default
+                prompt if None.
+            prompt_name: name of a prompt of the model, such as "query", instead of ``prompt``.
+            batch_size: most sentences in a forward pass. On a CPU a pass also ends at 2,048 tokens,
+                and several run at once.
+            show_progress_bar: show a bar, or lines if the output is not a terminal; if None, as
+                chosen by :func:`contrasent.progress.show`.
+            convert_to_tensor: return a torch tensor instead of a numpy array.
             normalize_embeddings: scale the vectors to length one.
-            truncate_dim: keep the first so many dimensions, for models trained to be cut.
+            truncate_dim: keep this many dimensions, for models trained with Matryoshka.
 
         Returns:
             A numpy array, or a torch tensor.
 
         Raises:
-            OptionError: something else than texts, with its place; an unknown prompt or size.
-            MissingExtraError: a tensor is wanted, and torch is not installed.
-
-        Example:
-            >>> encoder = Encoder.load("all-MiniLM-L6-v2")
-            >>> encoder.encode(["a map", "a copper lamp"], normalize_embeddings=True).shape
-            (2, 384)
+            OptionError: an input is not a text (the message has its position), or a prompt or size
+                is unknown.
+            MissingExtraError: ``convert_to_tensor`` without torch.
         """
         if prompt_name is not None:
             if prompt is not None:
@@ -253,9 +257,9 @@ class Encoder(ABC):
     def similarity(
         self, first: str | Sequence[str], second: str | Sequence[str]
     ) -> NDArray[np.float32] | np.float32:
-        """Cosines (n, m) of texts, or dot products if the model is made for these.
+        """Cosines (n, m) of texts, or dot products if the model is trained for these.
 
-        A side that is one string has no axis.
+        One string instead of a list has no axis in the result.
 
         Args:
             first: one string or n of them.
@@ -279,7 +283,7 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def config(self) -> EncoderConfig:
-        """The settings that decide the vectors, with :attr:`identity`."""
+        """The settings that determine the vectors, with :attr:`identity`."""
 
     def golden(self, texts: Sequence[str] = PROBES) -> Golden:
         """The vectors of texts, each computed alone, for ``contrasent doctor``."""

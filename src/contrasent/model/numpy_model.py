@@ -86,9 +86,9 @@ class NumpyModel(Encoder):
         self.head = [read_dense(path, read_arrays) for path in stored.head]
         self._frequencies = self._rarity = None
         if self.pooling == "idf":
-            if stored.pooling is None:
+            if stored.pooling_folder is None:
                 raise ModelError("pooling 'idf' needs token frequencies; train the model with it")
-            counts = self._frequencies = read_arrays(stored.pooling / "model.safetensors")
+            counts = self._frequencies = read_arrays(stored.pooling_folder / "model.safetensors")
             texts, holding = np.float32(1 + int(counts["texts"])), counts["frequencies"]
             self._rarity = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)
         self.matryoshka_dims = config.matryoshka_dims

@@ -10,18 +10,18 @@ from contrasent.losses import complex_cosines, cosent
 class AnglE(engine.Objective):
     """AnglE (Li & Li, 2024, sections 3.2 and 3.4; Table 2).
 
-    The corpus has two columns of text and a score. The cosine term is CoSENT's; the angle term
-    orders the pairs in the same way by :func:`contrasent.losses.complex_cosines`, which, unlike the
-    cosine, does not level off near its ends. The encoder's dimension must be even.
+    The corpus has two columns of text and a score. The cosine term is CoSENT's; the angle term does
+    the same with :func:`contrasent.losses.complex_cosines`, which, unlike the cosine, does not
+    saturate. The encoder's dimension must be even.
 
-    Paper and code: the paper's equation of the angle term orders by a difference that should fall
-    as similarity rises, the released code, followed here, by one that rises. Their in-batch term
+    Paper and code: the paper's equation of the angle term uses a difference, the released code,
+    followed here, a similarity. Their in-batch term
     (section 3.3) needs pairs known to be positives, and is the contrast of other methods.
 
     Args:
         temperature: tau of the cosine term.
-        cosine_weight: of the cosine term; 1 in the paper.
-        angle_weight: of the angle term; 1 in the paper.
+        cosine_weight: weight of the cosine term; 1 in the paper.
+        angle_weight: weight of the angle term; 1 in the paper.
         angle_temperature: tau of the angle term; 1 in the paper and its first code.
     """
 

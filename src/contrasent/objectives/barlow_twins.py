@@ -9,15 +9,16 @@ from contrasent.losses import BarlowNorm
 class BarlowTwins(engine.ContrastObjective):
     """SimCSE plus Barlow Twins (SimCSE++: Xu et al., 2023, sections 4.1, 4.2, equation 4, Table 2).
 
-    The cross-correlation of N rows has a rank of N at most; ``artificial`` rows of Gaussian noise,
-    appended to both views, lift that. The paper's equation has a minus sign before its first sum
+    The cross-correlation of N rows has rank N at most; ``artificial`` rows of Gaussian noise,
+    appended to both views, raise this limit. The paper's equation has a minus sign before its first
+    sum
     that the code does not have. The weight of the term relative to SimCSE's is not stated.
 
     Args:
-        contrast_weight: of the contrast; 0 trains by Barlow Twins alone.
-        barlow_weight: of the term.
+        contrast_weight: weight of the contrast; 0 trains with Barlow Twins alone.
+        barlow_weight: weight of the Barlow Twins term.
         off_diagonal: lambda of equation 4; 0.012 in the code.
-        artificial: rows of noise, 0, 100, 300 or 704 in Table 2.
+        artificial: number of rows of noise; 0, 100, 300 or 704 in Table 2.
         barlow_norm: "batch" (code), or "length" (equation 4: by length, not centered).
     """
 

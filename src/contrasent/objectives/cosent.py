@@ -8,11 +8,11 @@ from contrasent.losses import cosent
 
 
 class CoSENT(engine.Objective):
-    """CoSENT (Su, 2022, an article with code; no paper and no tables by him).
+    """CoSENT (Su, 2022; an article with code, without a paper or tables).
 
-    The corpus has two columns of text and a score. Of any two pairs of a batch the one with the
-    higher score is to have the higher cosine; how far the scores are apart plays no part, so that
-    any rating will do, labels of entailment included.
+    The corpus has two columns of text and a score. For any two pairs of a batch, the one with the
+    higher score should have the higher cosine. Only the order of scores counts, so that any rating
+    can be used, also labels of entailment.
 
     Args:
         temperature: tau; the code has lambda = 1 / tau = 20.

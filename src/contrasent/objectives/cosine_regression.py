@@ -13,8 +13,8 @@ class CosineRegression(engine.Objective):
     cosine and score. Scores must be in the cosine's unit: ratings from 0 to 5 are divided by 5.
 
     Args:
-        highest_score: the score of pairs that mean the same, by which scores are divided; 5 for the
-            STS Benchmark.
+        highest_score: score of pairs that mean the same, which scores are divided by; 5 for the STS
+            Benchmark.
     """
 
     labeled = True

@@ -32,44 +32,43 @@ def needs_generator(values: Mapping[str, Any]) -> bool:
 class DiffCSE(engine.ContrastObjective):
     """DiffCSE (Chuang et al., 2022, sections 3 and 5; Tables 3, 4, 5, 6, 7 and 8).
 
-    Next to SimCSE's contrast, a frozen generator edits each sentence and a discriminator, given the
-    sentence vector, finds which tokens were edited. Generator and discriminator are dropped after
-    training, and so is the projector.
+    Besides SimCSE's contrast, a frozen generator edits each sentence, and a discriminator predicts
+    from the sentence vector which tokens were edited. Generator, discriminator and projector are
+    removed after training.
 
     Paper and code: the defaults follow the released code, which gave the published scores: the
     generator rewrites all positions with its best guess ("masked" and "sample" are the paper's
-    reading), and lambda = 0.005 belongs to a mean over positions that counts padding. The paper
-    writes a sum. One accident is not followed: the generator's dropout is off (code: on, see
+    reading), and lambda = 0.005 belongs to a mean over positions that counts padding. The paper has
+    a sum. One bug of the code is not followed: the generator's dropout is off (code: on, see
     ``generator_dropout``).
 
     Args:
-        projector: "batchnorm" (section 5, Table 5), "tanh" or "none"; dropped after training.
-        contrast_weight: of the contrast; 0 leaves it out (Table 3).
+        projector: "batchnorm" (section 5, Table 5), "tanh" or "none"; removed after training.
+        contrast_weight: weight of the contrast; 0 leaves it out (Table 3).
         difference_weight: lambda of the difference prediction.
         generator: folder or name of a masked language model with the encoder's vocabulary; the
-            paper takes DistilBERT for BERT. A run from contrasent-small takes it for both.
-        generator_dropout: leave the generator's dropout on.
-        generator_positions: "all" rewrites every token but the first (code), "masked" those that
-            were masked (paper).
+            paper uses DistilBERT for BERT. A run from contrasent-small uses it for both.
+        generator_dropout: use the generator's dropout.
+        generator_positions: "all" replaces every token but the first (code), "masked" the masked
+            ones (paper).
         generator_draw: "argmax" (code) or "sample" from the generator.
-        mask_ratio: share of tokens masked for replacement; 0.30 in the STS script.
-        normalization: see ``token_detection``; lambda belongs to it.
-        condition: "projected" takes the vector after the projector (code), "pooled" before.
-        condition_vector: whose vector the discriminator is given: the sentence's "own";
-            "permuted", another sentence's of the batch, which has the same noise and says nothing
-            of the edits; or "zero". The last two are controls, of no paper.
-        discriminator_learning_rate: peak rate of the discriminator; that of the run if none.
-        discriminator_warmup_steps: first steps of the run, in which the discriminator alone learns
-            and the encoder is frozen; the rates of all else begin after them.
-        edits: "replace", "insert", "delete" or "all" three, summed, each with a classifier of its
-            own (Table 4; the paper does not state how it joins them).
-        edit_ratio: share of tokens inserted or deleted (Table 4).
+        mask_ratio: share of tokens to mask for replacement; 0.30 in the STS script.
+        normalization: see :func:`contrasent.losses.token_detection`; it determines the scale of
+            lambda.
+        condition: "projected" uses the vector after the projector (code), "pooled" the one before.
+        condition_vector: vector that the discriminator is given: the sentence's "own", another
+            sentence's ("permuted") or "zero". The last two are controls, not from a paper.
+        discriminator_learning_rate: peak learning rate of the discriminator; the run's if none.
+        discriminator_warmup_steps: number of first steps in which only the discriminator trains.
+        edits: "replace", "insert", "delete" or "all" three, summed, with a classifier each (Table
+            4; the paper does not say how it combines them).
+        edit_ratio: share of tokens to insert or delete (Table 4).
         task: "detection"; "masked_lm" or "corrective" (Table 3, "conditional MLM", "corrective
             LM"; the latter after COCO-LM).
-        target: the sentence that is edited: "same", "next", or "both" in one mean (Table 3); next
-            sentences need a corpus in document order.
-        language_head: for the language-modeling tasks: folder of the checkpoint with the head,
-            "new", or none for the encoder's own folder.
+        target: sentence to edit: "same", "next", or the mean of "both" (Table 3). Next sentences
+            need a corpus in document order.
+        language_head: head of the language-modeling tasks: folder of its checkpoint, "new", or none
+            for the encoder's own folder.
     """
 
     published: ClassVar[dict[str, Any]] = {

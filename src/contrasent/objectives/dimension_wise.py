@@ -7,11 +7,11 @@ from contrasent.losses import Norm, Reduction, Variance
 class DimensionWiseContrast(engine.Objective):
     """Dimension-wise contrast alone (SimCSE++: Xu et al., 2023, section 5.3, Table 4, "+DCL").
 
-    No script was released for this use; of the forms of the loss only the one that divides by the
-    rows has a workable scale at the paper's temperature of 0.05.
+    A script for this use was not released. At the paper's temperature of 0.05 only the form of the
+    loss that divides by the rows has a usable scale.
 
     Args:
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        projector: "tanh", "batchnorm" or "none"; removed after training.
         dimension_temperature: tau_DCL.
         dimension_norm: "batch" or "none".
         dimension_variance: "biased" or "unbiased".

@@ -10,24 +10,25 @@ from contrasent.text.views import Rule
 class ESimCSE(engine.ContrastObjective):
     """ESimCSE (Wu et al., 2022, section 3, equations 3 to 6; Tables 4, 5, 9 and 10).
 
-    The second view repeats some sub-words, so that a pair's length says nothing; a queue of
-    vectors by a momentum encoder adds negatives. Either works alone: ``view="dropout"``, or
+    The second view repeats some sub-words, so that length does not identify a pair; a queue of
+    vectors by a momentum encoder adds negatives. Each can be used alone, by ``view="dropout"`` or
     ``queue_size=0``.
 
     Paper and code: the defaults follow the released code, which gave the published scores: its
     repetition rule (see ``RepeatTokens``), the original sentence in the queue, dropout off there,
-    no warm-up. Two of its accidents are not followed: the momentum encoder starts as a copy (code:
-    random, see ``momentum_init``), and hard negatives and further terms stay in the loss with
-    the queue (code: dropped silently). The queue holds the rows of all processes (code: its own).
+    no warm-up. Two of its bugs are not followed: the momentum encoder starts as a copy (code:
+    random, see ``momentum_init``), and hard negatives and further terms stay in the loss with the
+    queue (code: dropped silently). The queue has the rows of all processes (code: its own).
 
     Args:
         view: "repeat_tokens", "repeat_words", or Table 5's "insert_stop_words", "insert_mask" and
             "insert_prediction"; "dropout" for none.
-        rate: dup_rate; 0.32 for BERT, 0.30 and 0.28 for RoBERTa base and large in the code.
-        rule: "code", "paper" (equation 3) or "exact".
+        rate: dup_rate, the greatest share to repeat; 0.32 for BERT, 0.30 and 0.28 for RoBERTa base
+            and large in the code.
+        rule: how ``rate`` counts: "code", "paper" (equation 3) or "exact".
         filler: folder of the masked language model of "insert_prediction".
-        resample_views: draw views anew in each "epoch", or once as in the code ("static").
-        queue_size: rows of the queue, 2.5 times the batch in the paper; 0 for none.
+        resample_views: draw views again in each "epoch", or once, as in the code ("static").
+        queue_size: rows of the queue; 2.5 times the batch in the paper, 0 for none.
         momentum: lambda of equation 5.
         momentum_init: "copy", or "random" for the released code's accident.
         queue_column: "first" enqueues the sentence (code), "second" its view (the paper's h+).

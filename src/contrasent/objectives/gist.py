@@ -35,13 +35,15 @@ class GISTEmbed(engine.Objective):
 
     The corpus has two columns or more: anchor, positive, and any number of hard negatives. Anchors
     are contrasted with the other positives and anchors and with all hard negatives, positives with
-    one another. A pair that the guide, a frozen sentence encoder, finds more alike than anchor and
-    positive is no negative. A guide with another tokenizer reads the text that the ids stand for.
+    one another. A pair that the guide, a frozen sentence encoder, finds more similar than anchor
+    and positive is not a negative. A guide with another tokenizer reads the text that the ids stand
+    for.
 
     Args:
         guide: folder or name@commit of a sentence encoder.
         temperature: tau; 0.01 in the paper.
-        margin: how much less alike a negative must be, 0 in the paper; below 0 masks less.
+        margin: how much less similar than the positive a negative must be; 0 in the paper, less
+            masks fewer.
     """
 
     labeled = True

@@ -12,10 +12,10 @@ class MaskedLM(engine.Objective):
     until November 2021, and the published scores are older).
 
     Args:
-        masked_lm_weight: lambda with a contrast, 0.1 in Table E.1.
-        mask_ratio: share of tokens.
-        language_head: folder of the checkpoint whose masked-LM head is trained on; "new" for a new
-            one; none for that of the encoder's own folder.
+        masked_lm_weight: weight of the term (lambda) beside a contrast; 0.1 in Table E.1.
+        mask_ratio: share of tokens to mask.
+        language_head: head to start from: folder of its checkpoint, "new", or none for the
+            encoder's own folder.
     """
 
     def __init__(

@@ -25,16 +25,16 @@ def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
 class Matryoshka(engine.ContrastObjective):
     """Matryoshka representation learning (Kusupati et al., 2022, section 3, equation 1).
 
-    The contrast is summed over vectors cut to each of some sizes, and whole ones, all with weight
-    1, so that a vector's first dimensions can be used alone. By itself this is SimCSE without a
-    projector; with "+" it nests the contrast of any method: "matryoshka+simcse_supervised". Named
-    first, it leaves out the other method's projector, of which the vectors would be nested.
+    The contrast is summed over vectors cut to each size, and full ones, all with weight 1, so that
+    a vector's first dimensions can be used alone. By itself this is SimCSE without a projector; "+"
+    combines it with the contrast of any method, as in "matryoshka+simcse_supervised". Named first,
+    it leaves out the other method's projector, whose vectors would be cut instead.
 
-    The sizes are saved with the model, and are those that serving promises.
+    The sizes are saved with the model, and the server offers them.
 
     Args:
-        dimensions: sizes with commas, each less than the encoder's.
-        projector: "none".
+        dimensions: sizes, separated by commas, each below the encoder's.
+        projector: always "none".
     """
 
     published: ClassVar[dict[str, Any]] = {

@@ -25,20 +25,20 @@ class PromptBERT(engine.Objective):
     """Unsupervised PromptBERT (Jiang et al., 2022, sections 3.2 and 3.3).
 
     The vector of a sentence is the last hidden state at the mask token of a template around it; the
-    positive is the same sentence in another template. Template denoising subtracts what the
-    template alone gives at its mask token, its tokens in the places that the sentence leaves them.
+    positive is the same sentence in another template. Template denoising subtracts the vector of
+    the template alone, with its tokens at the same positions as around the sentence.
 
-    Paper and code: the released script denoises in training alone, and encodes in its first
+    Paper and code: the released script denoises in training only, and encodes with its first
     template, which for BERT is the positive one here. Its sentences have up to 32 tokens, 42 with
     the template; the template alone has one dropout mask for each length, as here.
 
     Args:
-        encoder: what is trained; it pools at the mask token of ``template`` from now on.
-        template: what stands around sentences, [X]; saved as the model's prompt.
-        positive_template: what stands around the positives.
+        encoder: the encoder to train, which pools at the mask token of ``template`` from then on.
+        template: text around a sentence, [X]; saved as the model's prompt.
+        positive_template: text around the positive.
         denoise: subtract the vector of the template alone.
         temperature: tau.
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        projector: "tanh", "batchnorm" or "none"; removed after training.
     """
 
     published: ClassVar[dict[str, Any]] = {

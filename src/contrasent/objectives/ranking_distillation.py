@@ -3,11 +3,11 @@
 from typing import Any, ClassVar
 
 from contrasent import engine, parallel
-from contrasent.losses import Similarity, distil_ranking
+from contrasent.losses import Similarity, distill_ranking
 
 
 class _Ranking(engine.Term):
-    """The term "ranking", see :func:`contrasent.losses.distil_ranking`."""
+    """The term "ranking", see :func:`contrasent.losses.distill_ranking`."""
 
     vectors_only = True
 
@@ -22,7 +22,7 @@ class _Ranking(engine.Term):
         """The term of a batch."""
         anchors, positives = encodings.noisy[:2]
         guided = self.guide(encodings.columns("anchor", "positive")[:2])
-        loss = distil_ranking(
+        loss = distill_ranking(
             anchors,
             parallel.gather(positives),
             guided[0],
@@ -37,19 +37,21 @@ class _Ranking(engine.Term):
 class RankingDistillation(engine.Objective):
     """SimCSE plus ranking distillation (RankCSE: Liu et al., 2023, section 4).
 
-    The similarities of each anchor to the other rows of the batch are to be distributed like those
-    of a guide, a frozen sentence encoder (ListNet). RankCSE takes two guides, averaged, and a third
-    term, the consistency of both views' rankings; neither is here.
+    Each anchor's similarities to the other rows of the batch are trained to have the distribution
+    of a guide's, a frozen sentence encoder (ListNet). RankCSE averages two guides and adds a third
+    term,
+    the consistency of both views' rankings; neither is implemented.
 
     Args:
         guide: folder or name@commit of a sentence encoder.
         temperature: tau of the contrast.
-        similarity: "cosine" or "dot", of the contrast.
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
-        contrast_weight: of the contrast; 0 distils alone.
-        ranking_weight: of the term (gamma); the paper does not settle on one, here it is 1.
+        similarity: similarity of the contrast, "cosine" or "dot".
+        projector: "tanh", "batchnorm" or "none"; removed after training.
+        contrast_weight: weight of the contrast; 0 only distills.
+        ranking_weight: weight of the term (gamma); the paper does not state one.
         ranking_temperature: tau of the term; 0.05 in the released code.
-        guide_temperature: tau of the guide's ranking, half of the above in the released code.
+        guide_temperature: tau of the guide's ranking; half of ``ranking_temperature`` in the
+            released code.
     """
 
     published: ClassVar[dict[str, Any]] = {

@@ -20,28 +20,29 @@ def check_fixed_masks(values: Mapping[str, Any]) -> None:
 class SimCSE(engine.PairObjective):
     """Unsupervised SimCSE (Gao et al., 2021, section 3, equation 4; Tables 1, 2, 3, 6 and D.1).
 
-    Each sentence is encoded twice with independent dropout masks; the two vectors must find each
-    other among those of the other sentences of the batch.
+    Each sentence is encoded twice with independent dropout masks. The two vectors are a positive
+    pair, and the other sentences of the batch are negatives.
 
     Paper and code agree on the defaults: one direction only, N - 1 negatives, and a tanh projector
-    that is used in training and dropped afterwards (Table 6, "w/ MLP (train)"). The ablations of
-    Tables 1 to 3 were never released; where the paper is silent, the parameters below say so. Which
-    of two encoders (Table 2) is tested it does not say; here it is the one of the anchors.
+    that is used in training and removed afterwards (Table 6, "w/ MLP (train)"). The ablations of
+    Tables 1 to 3 were never released; the parameters below say where the paper is silent. It does
+    not say which of two encoders (Table 2) is tested; here it is that of the anchors.
 
     Args:
         masks: "independent", or "fixed": both views with the same dropout masks (Table 3, "fixed
             0.1": the author encodes once and takes the vector twice).
-        view: what makes the positive, see :mod:`contrasent.text.views`: "dropout", "crop",
+        view: what makes the positive: "dropout", "crop",
             "delete_words", "delete_one_word", "synonym", "masked_lm" (Table 1), "next_sentence"
             (Table 2).
-        views: "second" changes one of the two (the author's answer), "both" each.
-        resample_views: draw views anew in each "epoch", or once ("static"); the paper is silent.
+        views: "second" changes one of the two (according to the author), "both" changes each.
+        resample_views: draw views again in each "epoch", or once ("static"); the paper does not
+            say.
         percent: share of words to crop, delete or mask.
-        rate: of repeated or inserted words, for the views of ESimCSE.
+        rate: greatest share of words to repeat or insert, for the views of ESimCSE.
         rule: how ``rate`` counts, "code", "paper" or "exact".
-        count: words to replace by synonyms.
+        count: number of words to replace by synonyms.
         reach: 1 for the next sentence, 3 for one of the next three.
-        draw: "argmax" or "sample" from the masked language model.
+        draw: how the masked language model chooses: "argmax" or "sample".
         wordnet: folder of WordNet's files.
         filler: folder of the masked language model.
     """

@@ -30,19 +30,19 @@ class CopiesSimCSE(engine.ContrastObjective):
     """Edited copies as positives or negatives (DiffCSE: Chuang et al., 2022, appendix B, Table 15).
 
     The paper shows that copies with insertions, deletions or replacements help little as positives
-    or negatives. As a negative the copy is a hard negative of every row (SimCSE, equation 5); as a
-    positive the loss is the mean of the contrasts with the two positives, which the paper leaves
-    open.
+    or negatives. As a negative, the copy is a hard negative of every row (SimCSE, equation 5). As a
+    positive, the loss is the mean of the contrasts with both positives, which the paper does not
+    specify.
 
     Args:
-        copies: "negative" or "positive".
+        copies: use of the copies, "negative" or "positive".
         copy_edit: how a copy is made: "replace" words by a masked language model, "insert" words
             that it predicts, or "delete" words.
-        edit_ratio: share of the words, or of the places between them.
-        copy_draw: "argmax" or "sample" for replacements.
+        edit_ratio: share of the words, or of the places between them, to edit.
+        copy_draw: how replacements are chosen: "argmax" or "sample".
         copy_filler: folder of the masked language model.
         alpha: weight of a row's own copy as a negative.
-        resample_views: draw copies anew in each "epoch", or once ("static").
+        resample_views: draw copies again in each "epoch", or once ("static").
     """
 
     published: ClassVar[dict[str, Any]] = {

@@ -18,8 +18,8 @@ class NoisySimCSE(engine.ContrastObjective):
     Args:
         positives: encodings of the positive pairs: "noisy" (plain), "gaussian" or "mean".
         negatives: encodings of the negative pairs: the same, or "off_dropout".
-        passes: K, 10 in the paper; a "mean" encodes 2 K rows a sentence.
-        noise_variance: of "gaussian".
+        passes: K, 10 in the paper; "mean" encodes 2 K rows for each sentence.
+        noise_variance: variance of "gaussian".
     """
 
     published: ClassVar[dict[str, Any]] = {

@@ -10,8 +10,8 @@ class SimCSEPlusPlus(engine.ContrastObjective):
     """SimCSE++ (Xu et al., 2023, sections 3.2 and 4.3, equations 3, 5 and 6; Tables 3 and 5).
 
     Positive pairs keep their dropout noise, negative pairs are encoded without it ("off-dropout");
-    a second contrast makes each dimension of one view most like the same dimension of the other.
-    Either works alone: ``negatives="noisy"``, or ``dimension_weight=0``.
+    a second contrast makes each dimension of one view most similar to the same dimension of the
+    other. Each can be used alone, by ``negatives="noisy"`` or ``dimension_weight=0``.
 
     Paper and code: the defaults follow the code; whether it made the paper's tables is not known.
     m (``factor``) multiplies the positive logit there and the sum of the negatives in equation 3;
@@ -21,7 +21,7 @@ class SimCSEPlusPlus(engine.ContrastObjective):
 
     Args:
         negatives: "off_dropout", or "noisy" for plain ones.
-        factor: m.
+        factor: m, which shrinks positive logits or weights negatives; see ``factor_form``.
         factor_form: "positive_logit" (code) or "negative_sum" (equation 3).
         dimension_weight: lambda of equation 6; 0 leaves the dimension-wise contrast out.
         dimension_temperature: tau_DCL.

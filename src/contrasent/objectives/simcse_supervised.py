@@ -15,11 +15,11 @@ class SupervisedSimCSE(engine.PairObjective):
     Paper and code: alpha of equation 8 weighs a row's own hard negative; the released code takes
     its logarithm. A row may have more than one hard negative here (Table 7, "contradiction +
     neutral"), which the released code cannot read. Two encoders are the "dual encoder" of section
-    4.1. What is kept at inference belongs to the encoder (setting ``head``, "tanh" in the paper); a
-    ``projector`` is dropped (Table 6, "w/ MLP (train)").
+    4.1. A head that stays at inference is the setting ``head``, "tanh" in the paper; a
+    ``projector`` is removed (Table 6, "w/ MLP (train)").
 
     Args:
-        projector: "none", "tanh" or "batchnorm"; dropped after training.
+        projector: "none", "tanh" or "batchnorm"; removed after training.
         alpha: weight of a row's own hard negatives (Table 7).
     """
 

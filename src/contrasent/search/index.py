@@ -65,11 +65,13 @@ class Hit:
     """One row found.
 
     Attributes:
-        score: what the hits are ordered by; see :mod:`contrasent.search.ranking`.
-        cosine: inner product of its vector and the query's, as the model gave both.
-        bm25: its BM25 score; 0 where it shares no term with the query, or BM25 has no weight.
-        confidence: the chance in percent that it answers; None for a model that is not calibrated,
-            see :mod:`contrasent.search.ranking`.
+        score: what the hits are sorted by: the weighted mean of the z-scores of cosine and BM25, or
+            the cosine without BM25.
+        cosine: inner product of its vector and the query's; their cosine if the index scales
+            vectors.
+        bm25: its BM25 score; 0 without a term of the query, or if BM25 has no weight.
+        confidence: chance, in percent, that it answers the query; None for a model without
+            calibration.
     """
 
     id: str
@@ -82,7 +84,7 @@ class Hit:
 
     @property
     def shown(self) -> str:
-        """Its quality as printed, which a threshold is compared with."""
+        """Its confidence or cosine as printed, which a threshold is compared with."""
         if self.confidence is not None:
             return f"{self.confidence:.0f} %"
         return f"cosine {self.cosine:.4f}" if self.cosine else f"BM25 {self.bm25:.2f}"
@@ -154,7 +156,7 @@ class BaseIndex(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
     @abstractmethod
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
@@ -169,21 +171,23 @@ class BaseIndex(ABC):
         metadata: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> int:
-        """Add texts, in one transaction: better many at a time than one by one.
+        """Add texts in one transaction; many in one call are faster than one by one.
 
         Args:
-            texts: n of them.
-            vectors: (n, d) of the texts, or what encodes them; the index's own model if None.
-            ids: one distinct string a text; the next numbers by default.
+            texts: n texts.
+            vectors: (n, d) vectors of the texts, or a function that encodes them; the index's own
+                model if None.
+            ids: one distinct string for each text; the next numbers by default.
             metadata: one JSON value a text.
-            model: identity of the model behind the vectors, to be compared.
+            model: identity of the model that made the vectors; it must be the index's.
 
         Returns:
-            How many were added.
+            The number of rows added.
 
         Raises:
-            OptionError: an id is there already, or there is not one for each text.
-            ModelError: the vectors are those of another model, not finite or of the wrong shape.
+            OptionError: an id is in the index already, or the number of ids is not that of the
+                texts.
+            ModelError: the vectors are from another model, not finite or of the wrong shape.
             OutputError: another process is writing to the folder, or it cannot be written.
         """
         rows = NewRows(texts, self._vectors(vectors), ids, metadata, model)
@@ -198,22 +202,22 @@ class BaseIndex(ABC):
         metadata: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> tuple[int, int]:
-        """Replace the texts of ids that are there, and add those that are not.
+        """Replace the rows with these ids, and add those whose ids are new.
 
         Args:
-            texts: as :meth:`add` takes them, and likewise all else.
-            vectors: likewise.
-            ids: one distinct string a text.
-            metadata: likewise; without it the replaced rows have none.
-            model: likewise.
+            texts: n texts, as for :meth:`add`.
+            vectors: as for :meth:`add`.
+            ids: one distinct string for each text.
+            metadata: as for :meth:`add`; if None, the replaced rows lose theirs.
+            model: as for :meth:`add`.
 
         Returns:
-            How many were replaced, and how many added.
+            The number of rows replaced, and the number added.
 
         Raises:
-            OptionError: there is not one id for each text.
-            ModelError: as :meth:`add`.
-            OutputError: as :meth:`add`.
+            OptionError: the number of ids is not that of the texts.
+            ModelError: as for :meth:`add`.
+            OutputError: as for :meth:`add`.
         """
         rows = NewRows(texts, self._vectors(vectors), ids, metadata, model)
         return self.write_rows(rows, replace=True)
@@ -226,7 +230,7 @@ class BaseIndex(ABC):
         return {}
 
     def refreshed(self) -> Self:
-        """The newest state: this one if nothing was written since."""
+        """The newest state; the same object if nothing was written since."""
         return self
 
     @property
@@ -236,12 +240,12 @@ class BaseIndex(ABC):
 
     @property
     def metric(self) -> str:
-        """The measure of nearness: "cosine", or "dot" for the inner product."""
+        """The similarity of vectors: "cosine", or "dot" for the inner product."""
         return self.facts.metric
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """Number of dimensions of a vector."""
         return self.facts.dimension
 
     @property
@@ -265,12 +269,12 @@ class BaseIndex(ABC):
 
     @cached_property
     def ranker(self) -> Ranker:
-        """How a query finds rows, unless a search says otherwise."""
+        """How a search ranks rows, unless it is given another ranker."""
         return Ranker.from_json(self.facts.ranker)
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The regressions that give hits their confidence; None for a model without any."""
+        """The regressions behind a hit's confidence; None for a model without calibration."""
         return CALIBRATIONS.get(self.model) if self.metric == "cosine" else None
 
     def nothing_matches(self, hits: Sequence[Hit]) -> bool:
@@ -313,27 +317,21 @@ class BaseIndex(ABC):
         ranker: Ranker | None = None,
         all_rows: bool = False,
     ) -> list[list[Hit]]:
-        """The best k rows for each query, best first; equal scores in the order of rows.
+        """Find the best k rows for each query, best first; equal scores in the order of rows.
 
         Args:
-            queries: q texts, one text, or (q, d) or (d,) vectors, which find by vectors alone.
-            encode: texts in, vectors out; the index's own model if None.
-            vectors: (q, d) of the texts, instead of ``encode``.
-            k: rows to find.
-            threshold: smallest confidence in percent that counts; smallest cosine where the model
-                is not calibrated.
-            where: a filter, see :mod:`contrasent.search.filters`.
-            model: identity of the model behind the queries' vectors, to be compared.
-            ranker: how to search; as the index says by default.
-            all_rows: compare every row even where there are binary codes.
+            queries: one text or q texts; or vectors (d,) or (q, d), which search without BM25.
+            encode: a function from texts to vectors; the index's own model if None.
+            vectors: (q, d) vectors of the texts, instead of ``encode``.
+            k: number of rows.
+            threshold: least confidence in percent, or least cosine for a model without calibration.
+            where: a filter on metadata, such as ``{"year": {"$gte": 2024}}``.
+            model: identity of the model that made the queries' vectors; it must be the index's.
+            ranker: how to rank; the index's own ranker if None.
+            all_rows: compare every row of a large index, without binary codes.
 
         Raises:
-            UserError: an argument is wrong, or the index or its model is missing or damaged.
-
-        Example:
-            >>> index = Index.open("my-search")
-            >>> index.search("who pays for a broken drill?", k=1)[0][0].metadata["document"]
-            'tools/damage.md'
+            UserError: an argument is invalid, or the index or its model is missing or damaged.
         """
         check_k(k)
         self._check_threshold(threshold)
@@ -362,7 +360,7 @@ class BaseIndex(ABC):
     def search_documents(
         self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
     ) -> list[list[Hit]]:
-        """Rows of the best k documents, each as good as its best row; see :meth:`search`."""
+        """Find rows of the best k documents, each ranked by its best row; see :meth:`search`."""
         _check_pairs(queries, vectors)
         results: list[list[Hit]] = [[] for _ in queries]
         wanted, depth = list(range(len(queries))), k
@@ -383,7 +381,7 @@ class BaseIndex(ABC):
     def documents(
         self, queries: Sequence[str], encode: EncodeFn, k: int, ranker: Ranker | None = None
     ) -> list[list[str]]:
-        """The best k documents for each query, by name."""
+        """Find the names of the best k documents for each query."""
         vectors = self.query_vectors(queries, encode)
         results = self.search_documents(queries, vectors, k, ranker=ranker)
         return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in results]
@@ -416,17 +414,26 @@ class BaseIndex(ABC):
 
 
 class Index(BaseIndex):
-    """Texts to search, in memory (:meth:`build`) or in a folder (:meth:`open`).
+    """Texts that can be searched, in memory (:meth:`build`) or in a folder (:meth:`open`).
 
-    It is a snapshot, which many threads may search at once: it does not see what others write to
-    its folder (:meth:`refreshed` does). Its own :meth:`add`, :meth:`update` and :meth:`remove`
-    change the folder, or what is in memory, and leave it as the newest snapshot; nothing may
-    search it meanwhile.
+    An index is a snapshot, which several threads may search at once. It does not see what other
+    processes write to its folder; :meth:`refreshed` does. Its own :meth:`add`, :meth:`update` and
+    :meth:`remove` change the folder, or the copy in memory, and must not run during a search.
 
     Args:
-        store: the rows, their vectors and words, as :meth:`build` and :meth:`open` make it.
-        encode: sentences in, vectors out; by default the model that made the vectors is opened
-            when it is first needed.
+        store: the rows with their vectors and terms, as :meth:`build` and :meth:`open` make it.
+        encode: a function from texts to vectors; by default the model that made the vectors, which
+            is opened when it is first needed.
+
+    Examples:
+        >>> from contrasent import Encoder, Index
+        >>> encode = Encoder.load("all-MiniLM-L6-v2").encode
+        >>> index = Index.build(encode, ["boats and ships", "how to file taxes"], ids=["a", "b"])
+        >>> index.search("ferry", k=1)[0][0].id
+        'a'
+        >>> index.save("my-index")
+        >>> len(Index.open("my-index"))
+        2
     """
 
     exact_up_to = 10_000  # rows up to which an exact search is preferred to binary codes
@@ -453,18 +460,18 @@ class Index(BaseIndex):
         """Encode texts and keep them in memory.
 
         Args:
-            encode: sentences in, vectors out.
-            texts: what is to be found.
-            ids: one distinct string a text; row numbers by default.
-            metadata: one JSON value a text.
+            encode: a function from texts to vectors.
+            texts: n texts to search.
+            ids: one distinct string for each text; row numbers by default.
+            metadata: one JSON value for each text.
             model: identity of the model behind ``encode``.
-            source: name or path that the model can be loaded by.
+            source: name or folder to load the model from.
             metric: "cosine" (vectors are scaled to length one) or "dot".
-            ranker: how a query finds rows; words and vectors together by default.
+            ranker: how to rank rows; by vectors and BM25 by default.
 
         Raises:
-            UserError: no texts, ids that repeat or are too few, or metadata that is not JSON.
-            ModelError: ``encode`` gave vectors that are not finite or of the wrong shape.
+            UserError: no texts, repeated or missing ids, or metadata that is not JSON.
+            ModelError: ``encode`` returned vectors that are not finite or of the wrong shape.
         """
         facts = Facts(model=model, source=source, metric=metric)
         with Writer(None, new=facts) as writer:
@@ -486,15 +493,15 @@ class Index(BaseIndex):
 
         Args:
             folder: where :meth:`save` or ``contrasent index`` wrote it.
-            private: a copy in memory or temporary files, which no change of the folder reaches.
+            private: work on a copy, which later changes of the folder do not reach.
 
         Raises:
-            InputError: the folder is not an index, or a damaged one.
+            InputError: the folder is not an index, or is damaged.
         """
         return Index(Store.open(folder, private=private))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write it to a folder.
+        """Write the index to a folder.
 
         Raises:
             OutputError: the folder exists, or cannot be written.
@@ -516,22 +523,22 @@ class Index(BaseIndex):
             (temporary / LOCK).unlink(missing_ok=True)
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
-        """As :meth:`add` and :meth:`update` give them."""
+        """Write the rows of :meth:`add` and :meth:`update`."""
         return self._change(lambda to: to.write_rows(rows, replace=replace))
 
     def remove(self, ids: Sequence[str] = (), where: Where | None = None) -> int:
-        """Remove rows by their ids and by their metadata, in one transaction.
+        """Remove rows by ids and by metadata, in one transaction.
 
         Args:
-            ids: of rows to remove.
-            where: the rows whose metadata matches, see :mod:`contrasent.search.filters`.
+            ids: rows to remove.
+            where: remove the rows whose metadata matches, such as ``{"year": {"$lt": 2024}}``.
 
         Returns:
-            How many were removed.
+            The number of rows removed.
 
         Raises:
-            OptionError: an id is not there, or the filter is none.
-            OutputError: as :meth:`add`.
+            OptionError: an id is not in the index, or the filter is invalid.
+            OutputError: as for :meth:`add`.
         """
 
         def removed(to: Writer) -> int:
@@ -562,7 +569,7 @@ class Index(BaseIndex):
 
     @property
     def folder(self) -> Path | None:  # type: ignore[override]
-        """Its folder; None in memory."""
+        """Its folder; None for an index in memory."""
         return self.store.folder
 
     @property
@@ -596,7 +603,7 @@ class Index(BaseIndex):
         return self.store.every()
 
     def matching(self, where: Where) -> Mask:
-        """(rows,) which rows are there and have metadata that a filter matches."""
+        """(rows,) bool: the rows whose metadata a filter matches."""
         return self.store.matching(where)
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
@@ -604,7 +611,7 @@ class Index(BaseIndex):
         return self.store.count_rows(terms)
 
     def refreshed(self) -> Self:
-        """The newest snapshot of the folder: this one if nothing was written since."""
+        """The newest snapshot of the folder; the same object if nothing was written since."""
         newest = self.store.refreshed()
         if newest is self.store:
             return self
@@ -612,7 +619,7 @@ class Index(BaseIndex):
         return type(self)(newest, self._encode if same else None)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder's files."""
         self.store.close()
 
     # ------------------------------------------------------------------ searching

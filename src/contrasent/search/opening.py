@@ -53,9 +53,9 @@ def resolve_index(folder: str | Path) -> Path:
 
 
 def open_index(folder: str | Path, *, private: bool = False) -> BaseIndex:
-    """Open an index folder, of vectors or of a Milvus collection.
+    """Open an index folder, also one whose rows are in Milvus.
 
-    ``private``: a copy of the folder, which no change of its files reaches; Milvus has its own.
+    ``private``: work on a copy, which later changes of the folder do not reach.
     """
     place = resolve_index(folder)
     return MilvusIndex.open(place) if in_milvus(place) else Index.open(place, private=private)
@@ -63,7 +63,7 @@ def open_index(folder: str | Path, *, private: bool = False) -> BaseIndex:
 
 @contextmanager
 def open_writer(folder: str | Path) -> Iterator[Writer | MilvusIndex]:
-    """The writer of an index folder, of vectors or of a Milvus collection."""
+    """Open an index folder for changes, also one whose rows are in Milvus."""
     place = resolve_index(folder)
     if in_milvus(place):
         with closing(MilvusIndex.open(place)) as collection:
@@ -173,7 +173,7 @@ def create(
     facts: Facts,
     *,
     overwrite: bool = False,
-    batch: int = ROWS_AT_ONCE,
+    batch_size: int = ROWS_AT_ONCE,
     documents: Mapping[str, dict[str, Any]] | None = None,
     source: str | None = None,
 ) -> BaseIndex:
@@ -201,7 +201,7 @@ def create(
             progress.task(title, total, "texts") as memo.advance,
             Writer(temporary, new=facts) as writer,
         ):
-            for texts, ids, metadata, vectors in blocks(rows, batch):
+            for texts, ids, metadata, vectors in blocks(rows, batch_size):
                 given = memo if vectors is None else vectors
                 writer.add(texts, given, ids=ids, metadata=metadata)
                 if source is not None or vectors is not None:

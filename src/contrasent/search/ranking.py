@@ -28,7 +28,7 @@ from contrasent.types import Mask, Numbers
 
 KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
 """Share of words where the model knows the language of the texts, and where it does not; both
-were measured on whole collections, see docs/log.md, 2026-11-23."""
+were measured on whole collections, see research/log.md, 2026-11-23."""
 
 EXACT = 3.0
 """Standard deviations that a row is raised by if it has all of a query exactly."""
@@ -162,15 +162,16 @@ class RankedRows:
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """How a query finds rows; kept in the index.
+    """How a search ranks rows; saved with the index.
 
     Attributes:
-        bm25_weight: share of words, in [0, 1], where words and vectors single out their best row
-            equally clearly; 0 searches by vectors alone.
-        map_share: share of the learned map in a query's vector, the rest is the query's own.
-        smoothing: weight of the mean of a row's neighbors.
-        taught: weight of the bonus of documents that queries like this were answered by.
-        taught_from: cosine of two queries from which that counts.
+        bm25_weight: share of BM25 in a score, in [0, 1], for a query whose best row stands out
+            equally in BM25 and in cosine; 0 searches by vectors alone.
+        map_share: share of the learned query map in a query's vector; the rest is the vector
+            itself.
+        smoothing: weight of the mean of a row's nearest neighbors.
+        taught: weight of the bonus for documents that answered similar queries.
+        taught_from: least cosine of two queries that count as similar.
     """
 
     bm25_weight: float = KNOWN_WEIGHT
@@ -202,7 +203,7 @@ class Ranker:
 
     @property
     def without_words(self) -> "Ranker":
-        """The same ranker by vectors alone."""
+        """The same ranker without BM25."""
         return replace(self, bm25_weight=0.0)
 
     @property
@@ -214,7 +215,7 @@ class Ranker:
         return ", ".join(parts + [f"{name} {share:g}" for name, share in learned.items() if share])
 
     def with_bm25(self, weight: float | None) -> "Ranker":
-        """With another share of words, None for the same; 0 is vectors alone, as they are."""
+        """The ranker with another share of BM25; unchanged for None, and plain cosines for 0."""
         if weight is None:
             return self
         return replace(self, bm25_weight=weight) if weight else Ranker(0.0)

@@ -55,9 +55,9 @@ WAIT = 30.0  # seconds to wait for another writer before saying who it is
 
 
 class Writer:
-    """A context that changes or makes an index folder; its end commits it all as one change.
+    """A context manager that changes an index folder, in one transaction.
 
-    An exception drops the change. Each method sees what those before it did.
+    Its end commits the changes, an exception drops them. Each method sees the changes before it.
     """
 
     coded_from = 200_000  # rows from which binary codes are faster than looking at all vectors
@@ -72,7 +72,7 @@ class Writer:
         of: Store | None = None,
         wait: float = WAIT,
     ) -> None:
-        """``folder``: None for memory. ``new``: made if there is none; ``of``: copied to memory."""
+        """Open ``folder``, or memory if None; ``new`` describes a new index, ``of`` one to copy."""
         self._stack = ExitStack()
         if folder is None:
             self._begin(None, new, of)
@@ -206,7 +206,7 @@ class Writer:
         self.store.close()
 
     def add(self, texts: Sequence[str], vectors: Vectors | EncodeFn, **more: Any) -> int:
-        """Add rows, as :meth:`contrasent.Index.add` does."""
+        """Add rows, as :meth:`contrasent.Index.add` does; the number added."""
         return self.write_rows(NewRows(texts, vectors, **more), replace=False)[1]
 
     def update(
@@ -239,7 +239,7 @@ class Writer:
         return replaced, count - replaced
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete the rows with these ids; a missing one is an error."""
+        """Delete the rows with these ids; an id that is not in the index is an error."""
         rows = self.store.numbers_of(ids)
         if (rows < 0).any():
             raise OptionError("ids", ids[int(np.argmax(rows < 0))], "is not in the index")
@@ -292,7 +292,7 @@ class Writer:
         return f"vectors-{int(self.facts.vectors[8:14]) + 1:06d}.f32"
 
     def put_vectors(self, vectors: Vectors) -> None:
-        """Give the next rows without vectors theirs (n, d); the last ones finish the index."""
+        """Set the vectors (n, d) of the next rows that have none."""
         first, data = self.store.encoded, np.ascontiguousarray(vectors, dtype="<f4")
         stop = first + len(data)
         self._write(data)
@@ -318,7 +318,7 @@ class Writer:
         self._put("INSERT INTO documents VALUES (?, ?)", records)
 
     def set(self, **changes: Any) -> None:
-        """Change what the index is: its model, source, ranker, settings, or what it learned."""
+        """Change facts about the index: its model, source, ranker, settings, or what it learned."""
         if (learned := changes.pop("learned", None)) is not None:
             write_learned(self.store.query, learned, self.facts.dimension, self.facts.metric)
             self._touched = True

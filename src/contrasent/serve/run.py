@@ -45,27 +45,27 @@ def serve_model(
 ) -> None:
     """Serve a model over HTTP until the process is stopped: embeddings, search and a page.
 
-    Where not all rows of an index are encoded, they are encoded meanwhile; words alone search.
+    An index that is not fully encoded is completed meanwhile, and is searched by BM25 until then.
 
     Args:
-        model: folder or name of a model, or an index, which is served with its model.
-        index: folder of an index by the same model, for searching.
-        host: address to listen on; this machine alone by default.
-        port: port; 0 takes a free one.
-        name: name of the model for clients; its folder's name if None.
-        api_key: key that clients must send; none by default.
-        allow_hosts: further names that clients may use for this server.
-        cors: origins of web pages that browsers let call this server; none by default.
-        pooling: pooler of a bare encoder, which names none.
+        model: folder or name of a model, or an index, which is served with its own model.
+        index: folder of an index of the same model, to search.
+        host: address to listen on; by default only this machine.
+        port: port number; 0 chooses a free one.
+        name: name of the model for clients; its folder's name by default.
+        api_key: key that clients must send; no key by default.
+        allow_hosts: further host names of this server.
+        cors: origins of web pages that may call this server; none by default.
+        pooling: pooling of a plain encoder, whose folder does not name one.
         max_seq_length: cut texts at this many tokens.
-        bm25_weight: share of words in a score; the index's own if None.
-        log: takes the line that says where the server listens.
+        bm25_weight: share of BM25 in a score; the index's own if None.
+        log: called with the line that has the server's address.
         limits: fields of :class:`contrasent.serve.guard.ServerSettings`, such as ``timeout``.
 
     Raises:
-        MissingExtraError: the packages of a server are not installed.
-        OptionError: an option has a value that it cannot have.
-        OutputError: the port is taken.
+        MissingExtraError: the packages of the extra "serve" are not installed.
+        OptionError: an option has an invalid value.
+        OutputError: the port is in use.
         ModelError: the model cannot be opened.
     """
     for package in NEEDED:

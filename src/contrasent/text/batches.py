@@ -23,11 +23,11 @@ ORDER, HELDOUT, VIEW = 1, 3, 16
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
-    """A generator of its own for every seed, purpose and key.
+    """A random generator for each seed, purpose and key.
 
     Args:
-        seed: of the run.
-        purpose: other purposes draw other numbers.
+        seed: seed of the run.
+        purpose: a number; different purposes draw different numbers.
         *key: up to two numbers, such as row and epoch.
     """
     high = [0, *key, *([0] * (2 - len(key))), purpose]

@@ -65,17 +65,18 @@ class ScoredPairs:
 
 
 class Corpus:
-    """Rows of text; made by :func:`open_corpus`. Every iteration reads the source anew.
+    """Rows of text, made by :func:`open_corpus`. Every iteration reads the source again.
 
-    ``width``: texts in a row: 1 sentences, 2 pairs, 3 and more pairs with hard negatives.
-    ``names``: the columns' names; "0", "1", ... where they have none. ``skipped``: blank lines that
-    the last whole iteration passed over. ``documents``: whether the rows are in document order, a
-    blank line (or a new file) between documents. ``starts``: rows at which the documents begin, as
-    of the last whole iteration; row 0 is one. ``scores``: (n,) float64, as of the last whole
-    iteration; empty if not ``scored``. ``parts``: rows at which joined corpora begin, as of the
-    last whole iteration; [0] for one. ``roles``: the role of every column, a line for each kind of
-    table; empty of texts alone. ``left_out``: why the last whole iteration left rows out, and the
-    number and the first place of these rows.
+    Attributes:
+        width: texts in a row: 1 for sentences, 2 for pairs, more for pairs with hard negatives.
+        names: names of the columns; "0", "1", ... without names.
+        documents: whether the rows are in document order.
+        starts: rows at which documents begin.
+        scores: (n,) float64, the scores; empty without.
+        parts: rows at which joined corpora begin.
+        skipped: number of blank lines.
+        left_out: why rows were left out, with their number and the first place; like ``starts``,
+            ``scores``, ``parts`` and ``skipped`` of the last complete iteration.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Corpus:
         documents: bool = False,
         scored: bool = False,
     ) -> None:
-        """Join tables of the same columns, the last one the scores; see :func:`open_corpus`."""
+        """Join tables with the same columns; use :func:`open_corpus` instead."""
         self.documents = documents
         self.scored = scored
         self.scores: NDArray[np.float64] = np.empty(0)
@@ -104,7 +105,7 @@ class Corpus:
 
     @property
     def roles(self) -> list[str]:
-        """The role of every column, and what to know of them, a line for each kind of table."""
+        """The role of every column: one line for each kind of table."""
         told = [one for one in self._tables if len(one.table.columns) > 1 or one.table.above]
         lines = (line for one in told for line in _told(one))
         return list(dict.fromkeys(lines))
@@ -116,16 +117,16 @@ class Corpus:
         return [one.path for one in sources if one is not None and isinstance(one.path, Path)]
 
     def notes(self) -> list[str]:
-        """Lines about the rows that the last whole iteration left out."""
+        """Lines about the rows that the last complete iteration left out."""
         return [
             f"{count:,} rows skipped: {why} (first: {place})"
             for why, (count, place) in self.left_out.items()
         ]
 
     def join(self, *others: "Corpus") -> "Corpus":
-        """The rows of several corpora, one after the other; a batch is of one of them.
+        """Join several corpora, one after the other; each batch uses one of them.
 
-        How often each gives one is the setting ``weights``.
+        The setting ``weights`` says how often each is used.
         """
         kind = self.width, self.scored, self.documents
         for other in others:
@@ -200,7 +201,7 @@ class Corpus:
         self.parts, self.left_out = parts, left_out
 
     def digest(self) -> str:
-        """Sha256, in hexadecimal, of the bytes of all files and the choice of columns."""
+        """SHA-256, in hexadecimal, of all files' bytes and the choice of columns."""
         total = hashlib.sha256(str(self._begins).encode() if len(self._begins) > 1 else b"")
         for roles in self._tables:
             table = roles.table
@@ -221,30 +222,37 @@ def open_corpus(
     documents: bool = False,
     single: bool = False,
 ) -> Corpus:
-    """Open a file, a folder of files, standard input ("-", a sentence a line) or rows in memory.
+    """Open text to train on or encode: a file, a folder of files, standard input or rows in memory.
 
-    Only the head of each file is read here, rows are checked as they are read. Files of a folder
-    are read in the order of their paths; their columns are joined by name, and empty ones are
-    passed over.
+    Only the head of each file is read here; rows are checked when they are read. The files of a
+    folder come in the order of their paths, and their columns are joined by name.
 
     Args:
-        source: what to read. In memory: texts, tuples of them, or mappings such as a jsonl's
-            objects, but no data frame. Paths in a list are files of one corpus.
-        columns: which columns, in order. By default those whose names or contents say that they
-            teach (:mod:`contrasent.text.columns`). By position alone the first row of a csv or tsv
-            is data, unless it plainly is a header.
-        score: the column with a number for each row, by name or position; it is no text. True for
-            one of a known name, None if there is such a one, False for none.
-        at_least: the fewest rows; there is nothing to contrast a single sentence with.
-        documents: the sentences are in document order, with a blank line or the end of a file
-            after each document; for objectives that look at the next sentence.
-        single: one column of texts is wanted, as to encode them.
+        source: a path or several, "-" for standard input (a sentence a line), or rows in memory:
+            texts, tuples of texts, or mappings from column to text. A data frame is an error.
+        columns: names or positions of the columns, in order: anchor, positive, hard negatives. By
+            default they are found by name and content (:mod:`contrasent.text.columns`). With
+            positions alone, the first row of a csv or tsv is data unless it is clearly a header.
+        score: name or position of the column with a score for each row. True requires a column with
+            a known name, None uses it if there is one, False does not look for it.
+        at_least: least number of rows.
+        documents: the sentences are in document order, with a blank line or the end of a file after
+            each document; for methods that use the next sentence.
+        single: read a single column of texts, as for encoding.
 
     Raises:
-        InputError: a file is missing, empty, broken or of unknown format; no column holds text that
-            teaches, or there are two readings.
-        OptionError: there is no such column; a list mixes paths and texts.
-        MissingExtraError: parquet without pyarrow.
+        InputError: a file is missing, empty, damaged or of unknown format; or the columns to train
+            on cannot be found, or are ambiguous.
+        OptionError: a column does not exist, or a list mixes paths and texts.
+        MissingExtraError: a parquet file without pyarrow.
+
+    Examples:
+        >>> from contrasent import open_corpus
+        >>> corpus = open_corpus("examples/asked.csv", columns=["query", "answer"])
+        >>> corpus.width, corpus.names
+        (2, ('query', 'answer'))
+        >>> next(iter(corpus))[0]
+        'which hoover do I take for sawdust?'
     """
     columns = _checked(columns)
     if isinstance(source, Mapping) or hasattr(source, "columns"):

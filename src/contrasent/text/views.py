@@ -49,14 +49,12 @@ GIVEN = {"mask", "continues", "fill", "synonyms", "where"}
 
 
 class View(ABC):
-    """A sentence rewritten: a pure function of the sentence and a random generator.
+    """A transformation of a sentence: a function of the sentence and a random generator.
 
     Attributes:
-        level: "word": strings to strings. "token": int32 ids to int32 ids, without the special
-            tokens of the template, which the caller takes off and puts back. "row": see
-            ``NextSentence``.
-        template: of a view of tokens, what its caller puts around the ids in place of the model's
-            own template.
+        level: "word" for a view of strings, "token" for int32 ids without special tokens, "row" for
+            the sentences that follow.
+        template: the template around the ids of a view of tokens; the model's own if empty.
     """
 
     level: ClassVar[Level]
@@ -67,7 +65,7 @@ class View(ABC):
         """The sentence rewritten; the input is never changed."""
 
     def many(self, sentences: Sequence[Any], randoms: Sequence[np.random.Generator]) -> list[Any]:
-        """Several sentences, each with a generator of its own; views with a model batch here."""
+        """Transform several sentences, each with its own generator."""
         return [self(s, random) for s, random in zip(sentences, randoms, strict=True)]
 
 
@@ -222,7 +220,7 @@ def _without(words: list[str], gone: int, random: np.random.Generator) -> list[s
 
 @dataclass(frozen=True, kw_only=True)
 class Identity(View):
-    """The sentence itself: the dropout view (SimCSE, section 3), where dropout alone differs."""
+    """The sentence itself: SimCSE's view, which differs in dropout only (section 3)."""
 
     level: ClassVar[Level] = "token"
 
@@ -252,7 +250,7 @@ class RepeatTokens(RateView):
 
 @dataclass(frozen=True)
 class InTemplate(View):
-    """The sentence as it is, in another template than the model's."""
+    """The sentence itself in another template."""
 
     level: ClassVar[Level] = "token"
     template: str

@@ -66,60 +66,70 @@ def fit(
     tensorboard: bool = False,
     **given: Any,
 ) -> Run:
-    """Train an encoder on a corpus and leave a model folder.
+    """Train an encoder on a corpus, and write it to a folder.
 
-    By a method's name this is the command ``contrasent train``: settings that are not stated are
-    chosen for the base and the method, and a part of the corpus is held out to choose the model.
-    With an :class:`~contrasent.engine.Objective` settings are as they are written, nothing is
-    evaluated unless ``evaluate`` is given, and its model's settings (``pooling``, ``dropout``, ...)
-    are an error, except in a ``Settings``, which may be the one that the objective was made with.
+    With a method's name this is the command ``contrasent train``: settings that are not given are
+    chosen for the base and the method, and a part of the corpus is held out to choose the best
+    step.
 
-    Order, views, dropout and learning rate are functions of (seed, step, rank): a run that was
-    killed and is resumed ends, on CPU, in the same bits as one that was not.
+    With an :class:`~contrasent.engine.Objective` no setting is chosen for you, and nothing is
+    evaluated without ``evaluate``. Settings of its model (``pooling``, ``dropout``, ...) are an
+    error, except in a ``Settings``, which may be the one that the objective was made with.
+
+    Order, views, dropout and learning rate depend on (seed, step, rank) alone. On a CPU, a run that
+    was killed and resumed therefore ends in the same bits as one that was not.
 
     Args:
-        objective: a method's name, such as "simcse" or "esimcse+simcse_plus_plus", a file of your
-            own, or an objective with the encoder in it.
-        corpus: sentences, pairs, or a file, as :func:`contrasent.open_corpus` takes it, or a data
-            set of the hub, "owner/name@commit#config/split". Several corpora are joined by
-            :meth:`~contrasent.text.corpus.Corpus.join`, with shares by the setting ``weights``.
-        settings: of the run, and by name of the method too; keywords add to them.
-        output_dir: folder of the model and of the run's record.
-        base: model to begin from, by folder or name; with an objective's name only.
-        evaluate: called every ``eval_steps`` steps with the encoder's ``encode``; the first
-            row of its report decides which model is the best (higher is better). Those of
-            :mod:`contrasent.evaluate.validation` also say, on items that took no part in choosing,
-            how far it is from the base. By name, with a method's name: "heldout", "documents",
-            "neighbors", "stsb", "none" or a file of labeled pairs. A function may give a number.
-        geometry: called every ``geometry_every`` steps in the same way, before the first and after
-            the last too; its report goes to the run's log and decides nothing. By default alignment
-            and uniformity on STS-B's development split.
-        keep: the model to leave where there is an evaluation: "proven" the best step if it improves
-            on the base (:attr:`Run.improved`), else the base, the default; "unharmed" the last step
-            if enough of the base is left, else the base, the default for "neighbors", which proves
-            nothing; "trained" the best step in any case, as the papers do; "last" the last step.
-        rows: which rows of the corpus to train on, by number or as a mask, all if None; those held
-            out for an evaluation by name are left out.
-        resume: go on with the run in the folder.
-        overwrite: discard what the folder holds.
-        facts: more for the model card.
-        defaults: which of the settings were chosen rather than stated, for ``run/settings.json``.
-        on_start: called when all is read and checked, before the first step.
-        tokens: folder in which runs on one machine share what they have tokenized, and leave it; a
-            run by itself keeps it in its own folder until it ends.
+        objective: name of a method, such as "simcse" or "esimcse+simcse_plus_plus"; a file with
+            your own method; or an objective, which holds its encoder.
+        corpus: sentences, pairs, or files, as for :func:`contrasent.open_corpus`, or a data set of
+            the hub, "owner/name@commit#config/split". :meth:`~contrasent.text.corpus.Corpus.join`
+            joins several corpora, whose shares are the setting ``weights``.
+        settings: settings of the run and of the method; keyword arguments add to them.
+        output_dir: folder to write the model and the run's log to.
+        base: folder or name of the model to start from; with a method's name only.
+        evaluate: with a method's name, "heldout", "documents", "neighbors", "stsb", "none" or a
+            file of labeled pairs. Or a function that is called every ``eval_steps`` steps with the
+            encoder's ``encode``, and returns a number or a :class:`~contrasent.Report`, whose first
+            row counts. The best step is that of the highest score.
+        geometry: a function that is called likewise every ``geometry_every`` steps, for the run's
+            log alone. By default it measures alignment and uniformity on STS-B dev.
+        keep: which model to save after an evaluation. "proven", the default: the best step if it
+            improves on the base (:attr:`Run.improved`), else the base. "unharmed", the default for
+            "neighbors": the last step if enough of the base's neighbors are unchanged, else the
+            base. "trained": the best step in any case, as in the papers. "last": the last step.
+        rows: rows of the corpus to train on, as numbers or as a mask; all if None. Held-out rows
+            are never trained on.
+        resume: resume the run in the folder.
+        overwrite: replace the model or run in the folder.
+        facts: further facts for the model card.
+        defaults: which settings were chosen rather than given, for ``run/settings.json``.
+        on_start: called before the first step, after all checks.
+        tokens: folder in which several runs on a machine share the tokenized corpus; by default a
+            run has its own and removes it at its end.
         on_step: called with a step's number, from 1, and its numbers by name ("loss",
             "learning_rate", "shares/contrast", "evaluation/heldout/mrr_at_10"), after every step
             and evaluation.
-        tensorboard: write the same to ``run/tensorboard``; needs the extra "tensorboard".
+        tensorboard: write the same numbers to ``run/tensorboard``; needs the extra "tensorboard".
         **given: settings by name, such as ``max_steps=500``.
 
     Returns:
-        The outcome, with the model as ``encoder``, its scores as ``report`` and all steps as
-        ``log``.
+        The outcome: the model as ``encoder``, its scores as ``report``, the steps as ``log``.
 
     Raises:
-        UserError: bad input, a target that cannot be written, NaN, collapse.
+        UserError: invalid input, a folder that cannot be written, a loss of NaN, collapsed vectors.
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
+
+    Examples:
+        >>> from contrasent import fit, open_corpus
+        >>> pairs = open_corpus("examples/asked.csv", columns=["query", "answer"])
+        >>> settings = {"max_steps": 2, "batch_size": 16}
+        >>> base = "all-MiniLM-L6-v2"
+        >>> run = fit("simcse_supervised", pairs, settings, output_dir="my-model", base=base)
+        >>> run.metric, run.report.one(metric="mrr@10").count
+        ('mrr@10', 31)
+        >>> run.encoder.encode("a broken drill").shape
+        (384,)
     """
     _check_arguments(objective, base, evaluate)
     graded = needs_scores(objective) if isinstance(objective, str) else objective.graded

@@ -33,7 +33,7 @@ ROWS_BETWEEN = 3200
 LOOKS = 20
 
 LEAST_OVERLAP = 0.7
-"""Of a sentence encoder's neighbors; runs at 0.65 and 0.50 searched worse (docs/results.md)."""
+"""Of a sentence encoder's neighbors; runs at 0.65 and 0.50 searched worse (research/results.md)."""
 
 MOST_COSINE_GAIN = 0.1
 """How much the mean cosine of random pairs may rise above the base's; it fell in every run."""

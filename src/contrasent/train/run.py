@@ -62,7 +62,7 @@ def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A paired difference from the base, on items that took no part in choosing the step."""
+    """A paired difference from the base, on items that were not used to choose the step."""
 
     value: float
     low: float | None  # lower end of its 95 % interval
@@ -72,20 +72,20 @@ class Gain:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The outcome of a run; ``encoder``, ``report`` and ``log`` are read when first used.
+    """The outcome of a training run; ``encoder``, ``report`` and ``log`` are read when first used.
 
     Attributes:
-        improved: whether the best step beats the base: by its score, and where there is a gain, by
-            an interval above zero. None if nothing was evaluated, or by what cannot see it.
-        kept: the step after which the model at the top of the folder was taken; 0 for the base.
-        base_score: the evaluation's first value before the first step.
-        gain: the best step's over the base, where the evaluation has paired items.
-        metric: of the scores, such as "mrr@10".
-        sentences_per_second: corpus rows a second of training, evaluations excluded.
-        score: the best first value of an evaluation after a step, or None.
-        best_step: the step after which it was reached, or None.
+        improved: whether the best step is better than the base: by its score and, with paired
+            items, by a gain whose interval is above zero. None without an evaluation that can tell.
+        kept: the step whose model is at the top of the folder; 0 for the base.
+        base_score: score of the base, before the first step.
+        gain: difference from the base, if the evaluation has paired items.
+        metric: name of the score, such as "mrr@10".
+        sentences_per_second: corpus rows a second, without evaluations.
+        score: best score after a step, or None.
+        best_step: step of the best score, or None.
         history: (step, score) of every evaluation.
-        shares: of each term in the encoder's gradient, by name, at the steps that were measured.
+        shares: share of each term in the encoder's gradient, at the steps that were measured.
     """
 
     improved: bool | None = None
@@ -104,23 +104,23 @@ class Run:
 
     @cached_property
     def encoder(self) -> "TorchEncoder":
-        """The model that the run left."""
+        """The model that the run saved."""
         from contrasent.encoder.encoder import TorchEncoder
 
         return TorchEncoder.load(self.folder)
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
-        """The lines of ``run/log.jsonl``: steps with their terms, evaluations, geometry."""
+        """The lines of ``run/log.jsonl``: steps with their terms, evaluations and geometry."""
         return RunFolder(self.folder).lines()
 
     @cached_property
     def report(self) -> Report | None:
-        """The evaluation of the model that the run left; None if it was not evaluated."""
+        """The evaluation of the saved model; None without one."""
         return self.evaluation(self.kept)
 
     def evaluation(self, step: int | None) -> Report | None:
-        """The evaluation after a step, 0 for that of the base; None if there was none."""
+        """The evaluation after a step, 0 for the base; None without one."""
         rows = [x["evaluation"] for x in self.log if "evaluation" in x and x["step"] == step]
         return Report.from_json({"rows": rows[-1]}) if rows else None
 

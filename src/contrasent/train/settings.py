@@ -1,7 +1,7 @@
 """The settings of a run, by the same names in Python, recipes and ``--set``, and their defaults.
 
 A method's published settings are a plain BERT's and worsen a sentence encoder: such a base has
-its own, measured in docs/results.md.
+its own, measured in research/results.md.
 """
 
 import json
@@ -40,56 +40,66 @@ FINE = (3, 4, 5, 6, 7)  # ESimCSE's fine buckets: up to 3, 4, 5, 6, 7 tokens, an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to train, whatever the objective.
+    """Settings of a training run, for every method.
 
     Attributes:
-        batch_size: rows a step, over all processes and accumulated parts.
-        gradient_accumulation_steps: cut each batch into this many forward passes; negatives come
-            from a part alone.
-        max_seq_length: cut sentences at this many tokens in training.
-        num_train_epochs: passes over the corpus, unless ``max_steps`` is given.
-        max_steps: optimizer steps.
+        batch_size: rows in a step, over all processes and accumulation steps.
+        gradient_accumulation_steps: split each batch into this many forward passes; negatives come
+            from the same part.
+        max_seq_length: cut training sentences at this many tokens.
+        num_train_epochs: passes over the corpus, if ``max_steps`` is None.
+        max_steps: number of optimizer steps; takes the place of ``num_train_epochs``.
         learning_rate: peak learning rate of AdamW.
-        warmup_ratio: share of the steps over which the rate rises to its peak.
-        weight_decay: of AdamW.
-        max_grad_norm: gradient norm to clip at.
-        dropout: probability for hidden states.
-        attention_dropout: probability for attention weights; that of ``dropout`` if None.
-        pooling: pooler of the model; if None the base's own, or else cls; of a decoder last_token,
-            of a bidirectional one mean.
-        bidirectional: whether every token of a decoder sees all others; saved with the model
+        warmup_ratio: share of the steps over which the learning rate rises to its peak.
+        weight_decay: weight decay of AdamW.
+        max_grad_norm: clip the gradient at this norm.
+        dropout: dropout probability of hidden states.
+        attention_dropout: dropout probability of attention weights; as ``dropout`` if None.
+        pooling: how token vectors make a sentence vector. If None, as the base says; else "cls",
+            "last_token" for a decoder, or "mean" for a bidirectional decoder.
+        bidirectional: let every token of a decoder attend to all others; saved with the model
             (LLM2Vec: BehnamGhader et al. 2024, section 2.1).
-        lora: rank of the matrices that are trained in the place of each layer's weights (LoRA: Hu
-            et al. 2022); they are merged when the model is saved. 0 trains the weights.
-        head: head of the model, kept at inference: "none", "tanh", "batchnorm"; base's own if None.
-        normalize: whether the model gives unit vectors; as the base does if None.
-        hard_negatives: how many the base finds for every pair among the other answers: the nearest
-            of those whose cosine is at most 95 % of the positive's; 0 for none.
-        query_prompt: what stands before queries, the first column of a corpus of pairs, in training
-            and for the saved model; the base's if None, "" for nothing.
-        document_prompt: the same for documents, the other columns.
-        precision: of the forward pass; "auto" is bf16 where the processor computes in it (AVX-512
-            BF16 or AMX), or the GPU, else fp32, and this attribute is then the one that it is. It
-            is the default for methods that were shown to lose nothing by it (own:precision).
-        padding: "none" computes rows without padding on CPU where the encoder is of a kind that
-            allows it (docs/architectures.md); "groups" in padded groups of similar length. The
-            mathematics is the same, dropout masks are not.
-        mini_batch_size: rows (of all views) whose forward pass is kept in memory at once; 0 for
-            all. The gradient is that of the whole batch, for one more forward pass
-            (:mod:`contrasent.encoder.packing`).
-        compile: compile the encoder's own forward pass with torch.compile, on a GPU with CUDA
-            graphs; rows are then padded to multiples of 8 tokens.
-        buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in
-            tokens, such as "5" or "4,8" (ESimCSE, Table 6: an ablation that costs quality).
-        weights: of several corpora, in their order, such as "2,1": how many batches each gives. By
-            default as many as its rows fill.
+        lora: rank of the adapters to train (LoRA: Hu et al. 2022), which are merged into the saved
+            model; 0 trains all weights.
+        head: head that stays in the model: "none", "tanh" or "batchnorm"; the base's own if None.
+        normalize: whether the model scales vectors to length one; as the base if None.
+        hard_negatives: number of hard negatives that the base finds for each pair among the other
+            answers: the nearest with at most 95 % of the positive's cosine.
+        query_prompt: text before queries, which are the first column of a corpus of pairs, in
+            training and in the saved model; the base's own if None.
+        document_prompt: text before documents, which are the other columns.
+        precision: precision of the forward pass. "auto" is bf16 on hardware that computes in it (a
+            GPU, or a CPU with AVX-512 BF16 or AMX), else fp32. It is the default for methods that
+            lose nothing by it (``contrasent reproduce own:precision``).
+        padding: "none" computes without padding on a CPU, for encoders that allow it
+            (docs/methods.md); "groups" pads groups of similar length. Results differ in
+            dropout masks only.
+        mini_batch_size: rows, over all views, whose forward pass is kept in memory at once; 0 for
+            all. The gradient is that of the whole batch (GradCache), for one more forward pass.
+        compile: compile the encoder with torch.compile, on a GPU with CUDA graphs; rows are then
+            padded to multiples of 8 tokens.
+        buckets: batches of sentences of similar length: "none", "fine" for ESimCSE's six buckets,
+            or greatest lengths in tokens, such as "4,8" (ESimCSE, Table 6: an ablation that lowers
+            quality).
+        weights: with several corpora, the ratio of their batches, such as "2,1"; by default that of
+            their rows.
         eval_steps: steps between evaluations.
-        geometry_every: steps between measurements of alignment and uniformity on STS-B's dev split
-            (SimCSE, Figure 2), kept in the run's log; 0 for none.
+        geometry_every: steps between measurements of alignment and uniformity on STS-B dev (SimCSE,
+            Figure 2), for the run's log; 0 for none.
         save_steps: steps between checkpoints.
-        early_stopping_patience: stop after this many evaluations without a new best; 0 never stops.
-        eval_size: pairs, sentences or documents of the corpus held out for evaluation, at most.
-        seed: of everything random.
+        early_stopping_patience: stop after this many evaluations without a better score; 0 never
+            stops early.
+        eval_size: most pairs, sentences or documents of the corpus to hold out for evaluation.
+        seed: random seed.
+
+    Examples:
+        >>> from contrasent import Settings
+        >>> settings = Settings(batch_size=32, learning_rate=2e-5)
+        >>> settings.num_train_epochs, settings.max_seq_length
+        (1.0, 32)
+        >>> Settings(batch_size=0)
+        Traceback (most recent call last):
+        contrasent.errors.OptionError: batch_size 0: must be 1 or more
     """
 
     batch_size: Count = 64
