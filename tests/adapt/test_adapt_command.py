@@ -80,7 +80,7 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     page = (folder / "report.html").read_text()
     assert "http" not in page.replace("http-equiv", "")
     assert f"contrasent search {folder}" in page
-    heads = ["What is kept", "User queries", "What was read"]
+    heads = ["What is saved", "User queries", "What was read"]
     for head in [*heads, "changed most"] if done.improved else heads:
         assert sum(head in line for line in page.splitlines() if line.startswith("<h2>")) == 1
     result = invoke("search", folder, "the gardener", "-k", 2, "--json")
@@ -96,8 +96,8 @@ def test_what_is_kept_is_measured_by_what_it_did_not_teach(adapted):
     assert taught["asked again"]["level"] == 0.99 and done.reason == taught["reason"]
     assert (done.facts["verdict"] == "improved") == done.improved == bool(done.facts["changes"])
     assert [name for name, _ in done.facts["statements"]] == [
-        "default", "BM25 added to vectors", "documents with training queries", "documents without",
-        "kept",
+        "default search", "BM25 added to vectors", "documents with training queries",
+        "documents without training queries", "saved search",
     ]  # fmt: skip
 
 
@@ -314,7 +314,7 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, d
     assert result.exit_code == 3
     why = "there are 30; 40 queries about 20 documents are required"
     verdict, *evidence = result.stdout.splitlines()
-    assert "Default, not measured here: BM25 0.4" in verdict and why in verdict
+    assert f"Not measured here (queries ignored: {why}). Saved the default: BM25 0.4" in verdict
     assert any("whether BM25 helps (queries ignored" in line for line in evidence)
     assert f"Warning: queries ignored: {why}" in result.stderr
     page = (tmp_path / "page.html").read_text()

@@ -330,7 +330,7 @@ def test_documents_that_moved_or_are_gone(folder, tmp_path):
         run("index", index, "--sync", "-o", tmp_path / "other")
     put(tmp_path, "lines.txt", "one\ntwo\n")
     run("index", tmp_path / "lines.txt", "-o", tmp_path / "lines")
-    with pytest.raises(UserError, match="does not say which documents"):
+    with pytest.raises(UserError, match="was not built from a folder"):
         run("index", tmp_path / "lines", "--sync")
 
 

@@ -122,7 +122,7 @@ def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    (["a", None], r"sentences\[1\] None: is no text"),
+    (["a", None], r"sentences\[1\] None: is not a text"),
     ([("q", "a")], r"sentences\[0\] \('q', 'a'\): is a pair"),
     ({"text": ["a"]}, "sentences 'a dict': contains columns"),
     (None, "sentences None: is neither a text nor a seq"), (b"a", "is neither a text nor a seq"),
