@@ -355,7 +355,7 @@ def test_a_short_budget_searches_some_documents_and_says_so(
     said = []
     done = adapt_index(documents, tmp_path / "s", base=str(model), budget=10.0, log=said.append)
     (line,) = (line for line in said if "--budget" in line)
-    assert "takes about 28 s of the 10 s given: 29 of 120 documents" in line
+    assert "only 29 of 120 documents are searched: encoding all takes about 28 s" in line
     assert line in done.facts["read"] and done.facts["documents"] == 29
     assert "91 added, 0 changed, 0 deleted, 29 unchanged" in run("index", done.folder, "--sync")
 

@@ -107,10 +107,10 @@ def test_its_gradient_is_that_of_differences(batch):
 
 def test_it_descends(batch):
     start, *rest = batch
-    found = descend(start, lambda matrix: contrast(matrix, *rest, 0.1)[1], rate=0.05, max_steps=50)
+    found = descend(start, lambda matrix: contrast(matrix, *rest, 0.1)[1], rate=0.05, steps=50)
     before, after = (contrast(matrix, *rest, 0.1)[0] for matrix in (start, found))
     assert after < before / 2
-    assert descend(start, lambda matrix: matrix, rate=0.05, max_steps=0) == pytest.approx(start)
+    assert descend(start, lambda matrix: matrix, rate=0.05, steps=0) == pytest.approx(start)
 
 
 def test_it_descends_as_adam_does():

@@ -119,7 +119,7 @@ def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, sources, monk
     assert pairs["base_score"] == pytest.approx(expected, abs=1e-6)
     # Summaries that judge are in neither corpus, nor are their explanations among the pairs.
     source = docstrings.InstalledDocumentation(sources, 2000)
-    judged = dict((name, text) for text, name in source.summaries[:: lessons.JUDGED])
+    judged = dict((name, text) for text, name in source.summaries[:: lessons.HELD_OUT_SHARE])
     explained = {one.id: one.sections[0].paragraphs[0] for one in source}
     assert set(judged.values()).isdisjoint([*lines, *(text for text, _ in taught)])
     assert len(set(lines) & set(summaries)) > len(judged)  # others are there

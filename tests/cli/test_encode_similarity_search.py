@@ -329,7 +329,7 @@ WRONG = [
             "--encoded",
             "--id a",
             "--max-file-text 9",
-            "--collection a",
+            "--milvus-collection a",
         ]
     ),
     *(

@@ -96,7 +96,7 @@ def test_rows_that_share_answers_are_trained(
     assert roles == "query: q, positive: a" and first.startswith(f"held out: {held}")
     # With one answer to all questions there is nothing to tell apart.
     assert any("all gradients are zero" in line for line in caplog.messages) == (answers == 1)
-    assert chosen.endswith("masks equal texts as negatives: duplicates mask")
+    assert chosen.endswith("for repeated texts: duplicates mask")
     stored = settings_of(tmp_path / "m")
     assert (stored["objective"]["duplicates"], stored["defaults"]["values"]["duplicates"]) == (
         *("mask", "mask"),

@@ -175,7 +175,7 @@ def test_empty_corpus(tmp_path):
 
 
 def test_repeated_ids(tmp_path):
-    with pytest.raises(OptionError, match=r"'a'.*twice.*text 2"):
+    with pytest.raises(OptionError, match=r"'a'.*repeated, for text 2"):
         Index.build(encode, ["x", "y", "z"], ids=["a", "b", "a"])
     rows = [("x", "a", None), ("y", "b", None), ("z", "a", None)]
     with pytest.raises(OptionError, match=r"'a'.*is repeated"):
@@ -185,12 +185,12 @@ def test_repeated_ids(tmp_path):
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"ids": ["a"]}, "one id for each of 2 texts"), ({"ids": ["a", 3]}, "not a string"),
-    ({"metadata": [1]}, "one value for 2 texts"), ({"metadata": [object(), None]}, "is not JSON"),
+    ({"metadata": [1]}, "one value for each of"), ({"metadata": [object(), None]}, "is not JSON"),
     ({"metadata": [float("nan"), None]}, "is not JSON"),
     ({"metric": "cosin"}, "did you mean 'cosine'"),
     ({"texts": ["x", "a\ud800b"]}, "lone surrogate"),
     ({"encode": lambda _: np.ones((3, 4))}, r"shape \(2, d\)"),
-    ({"encode": lambda _: [[1, 2], [1, math.nan]]}, "1 of 2 vectors contain NaN .*first row 1"),
+    ({"encode": lambda _: [[1, 2], [1, math.nan]]}, "1 of 2 vectors contain NaN .*first in row 1"),
     ({"encode": lambda _: [[math.inf, 2], [1, 2]]}, "1 of 2 vectors contain .*infinity, .*row 0"),
 ])  # fmt: skip
 def test_bad_rows(options, words):
@@ -342,7 +342,7 @@ def test_overwrite_spares_what_lies_in_an_index(index, tmp_path, name):
     index.save(tmp_path / "index")
     foreign = tmp_path / "index" / name
     foreign.mkdir() if name == "photos" else foreign.write_text("keep")
-    with pytest.raises(OutputError, match=f"index/{name}: is not a file of an index"):
+    with pytest.raises(OutputError, match=f"index/{name}: is not part of the index"):
         index.save(tmp_path / "index", overwrite=True)
     assert foreign.exists()
     foreign.rename(tmp_path / "elsewhere")
