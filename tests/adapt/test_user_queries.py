@@ -173,7 +173,7 @@ def test_a_document_that_answers_everything(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("asked.csv", "ask,price\na,b\n", r":1: needs the columns query and document, and has"),
+        ("asked.csv", "ask,price\na,b\n", r":1: needs the columns query and document, but has"),
         ("asked.csv", "query,document\na,gone.md\n", r"ignored: unknown document .*'gone\.md'"),
         ("asked.csv", "query,document\na,gone.md\n", r"documents are such as 'notes/page0\.md'"),
         ("asked.jsonl", "", ":1: needs the columns"),

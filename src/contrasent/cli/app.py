@@ -102,7 +102,7 @@ app = typer.Typer(
     name="contrasent",
     cls=Commands,
     rich_markup_mode="markdown",
-    help="Learn sentence embeddings by contrast, measure them honestly, and search with them.",
+    help="Train sentence embeddings by contrast, evaluate them, and search with them.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
 )

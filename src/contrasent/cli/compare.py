@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contrasent.search.index import BaseIndex
     from contrasent.types import Vectors
 
-OTHERWISE = "--pairs FILE, --collection FOLDER or --on CORPUS, of pairs of your own"
+OTHERWISE = "--pairs FILE, --collection FOLDER or --on CORPUS with your own data"
 HELD_OUT = 1000  # pairs at most, as train holds them out
 CHANGED = 3  # exit code of --fail-over, as of --require-improvement
 ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "index")

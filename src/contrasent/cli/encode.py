@@ -337,7 +337,7 @@ def _in_shards(
     )
     notes = list(here.notes)
     if done.truncated:
-        notes.append(f"{done.truncated:,} of {done.rows:,} texts were cut (--max-seq-length)")
+        notes.append(f"{done.truncated:,} of {done.rows:,} texts were truncated (--max-seq-length)")
     return options.Output(facts, "\n".join(lines), notes)
 
 

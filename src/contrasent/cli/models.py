@@ -198,7 +198,7 @@ def postprocess(
         write_flow(output, flow, encoder.save)
         tenth = max(1, len(losses) // 10)
         first, last = (sum(part) / len(part) for part in (losses[:tenth], losses[-tenth:]))
-        change = f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits a dimension"
+        change = f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits per dimension"
         options.note(f"wrote {output}: {change}, on {fitted}")
         return
     layer = whiten(vectors, dimensions=dimensions)

@@ -27,13 +27,13 @@ ModelName = Annotated[str, typer.Argument(help="Model folder or name.")]
 Column = Annotated[
     str | None, typer.Option(help="Column with the text, by name or position from 0.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 DataFolder = Annotated[
     Path | None,
     typer.Option(
-        "--data", exists=True, file_okay=False, help="Data folder, instead of CONTRASENT_DATA's."
+        "--data", exists=True, file_okay=False, help="Data folder. [default: CONTRASENT_DATA]"
     ),
 ]
 StsForm = Annotated[
@@ -43,7 +43,7 @@ StsTask = Annotated[
     list[str] | None, typer.Option("--task", help="STS set, such as STSB; can be repeated.")
 ]
 StsSplit = Annotated[str, typer.Option("--split", help="STS split: test, dev or train.")]
-NewModel = Annotated[Path, typer.Option("--output", "-o", help="Model folder to make.")]
+NewModel = Annotated[Path, typer.Option("--output", "-o", help="Model folder to create.")]
 WordWeight = Annotated[
     float | None,
     typer.Option(

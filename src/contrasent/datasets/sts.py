@@ -48,7 +48,7 @@ def sts_pairs(
     table = official.STS_TABLES[task].get(split)
     if table is None:
         choices = official.STS_TABLES[task]
-        raise OptionError("split", split, f"{task} has not got it", choices=choices)
+        raise OptionError("split", split, f"{task} does not have it", choices=choices)
     path = official.find(sts_places(task, form, table.path), folder)
     if path is None:
         return _from_hub(task, split, form, sts_places(task, form, table.path)[0])

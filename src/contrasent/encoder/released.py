@@ -106,7 +106,7 @@ def _method(weights: Iterable[str], folder: Path, method: str | None) -> str:
             "--method",
             "",
             f"the files of {folder} do not show whether its vector is [CLS] before the head "
-            "(unsup-simcse, esimcse, simcse++, diffcse) or after it (sup-simcse); say which it is",
+            "(unsup-simcse, esimcse, simcse++, diffcse) or after it (sup-simcse); choose one",
         )
     return str(detected or method)
 

@@ -193,7 +193,7 @@ class Diff:
             if model["bytes"] is not None:
                 parts.append(f"{model['bytes'] / 1e6:.1f} MB")
             lines.append(f"{side.upper()}: {model['name']}, {', '.join(parts)}, {model['runtime']}")
-        kind = "documents as queries, each without itself," if self.own else "queries"
+        kind = "documents as queries (each excluding itself)" if self.own else "queries"
         lines.append(f"{self.queries:,} {kind} among {self.documents:,} documents")
         if self.of > self.documents:
             lines[-1] += (

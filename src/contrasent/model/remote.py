@@ -75,7 +75,7 @@ class JsonServer:
                     if len(content) > LARGEST or time.monotonic() > until:
                         raise TimeoutError(f"no complete answer within {self.timeout:g} s")
         except (OSError, httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ServerError(f"{url}: does not answer ({error})") from error
+            raise ServerError(f"{url}: is not responding ({error})") from error
         if not response.is_success:
             words = " ".join(content[:500].decode("utf-8", "replace").split())
             if self._secret:

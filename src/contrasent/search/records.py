@@ -186,7 +186,7 @@ class EncodedRecords:
         for file, has in zip(self.files, held, strict=True):
             if lacking := [name for name in self._read if name not in has]:
                 problem = f"has no column {lacking[0]!r}, which other files of {source} have"
-                raise InputError(file.shown, f"{problem}; index them apart, or add it")
+                raise InputError(file.shown, f"{problem}; index them separately, or add it")
 
     def check(self, identity: str, model: str) -> None:
         """Reject vectors of another model."""

@@ -281,7 +281,7 @@ class Store:
         try:
             return Facts(**data)
         except TypeError as error:
-            problem = f"is of another version ({error}); build it again"
+            problem = f"has a different version ({error}); rebuild it"
             raise InputError(str(self.folder), problem) from error
 
     def map_vectors(self, verify: bool) -> None:

@@ -389,6 +389,6 @@ def query_roles(table: Table, amount: Literal["gain", "count"]) -> list[tuple[st
     found = {part: next((plain.index(n) for n in PARTS[part] if n in plain), -1) for part in parts}
     if min(found["query"], found["document"]) < 0:
         has = ", ".join(table.names or ()) or "none"
-        problem = f"needs the columns query and document, and has {has}"
+        problem = f"needs the columns query and document, but has {has}"
         raise InputError(table.source, f"{problem}; name them in its first line", line=1)
     return [(part, at) for part, at in found.items() if at >= 0]

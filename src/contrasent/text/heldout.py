@@ -55,7 +55,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
     queries do.
     """
     if count < 1:
-        problem = "must be at least 1; or choose another --evaluate"
+        problem = "must be at least 1, or choose another --evaluate"
         raise OptionError("eval_size", count, problem)
     table, strings = _numbered(corpus, keys)
     texts = _Texts(table)
