@@ -179,7 +179,7 @@ def test_what_a_server_gets_wrong(corpus):
         server = type("Wrong", (Fake,), changes)(trouble=trouble)
         with server.running() as url, pytest.raises(ModelError, match=words):
             run("diff", url, url, "--on", corpus)
-    with pytest.raises(ModelError, match="does not answer"):
+    with pytest.raises(ModelError, match="is not responding"):
         run("diff", "http://127.0.0.1:1/v1", "x", "--on", corpus)
     for wrong in ("file:///etc/passwd", "ftp://x", "http://"):
         with pytest.raises(OptionError, match=f"OLD '{wrong}': is not an http"):
@@ -229,7 +229,7 @@ def test_a_connection_is_kept_and_made_again_where_the_server_closed_it():
         for is_closed in closed[:-1]:
             assert server.ask("x", {"a": 1}, attempts=1) == {}
             assert not is_closed or gone.wait(60)
-        with pytest.raises(ModelError, match="does not answer"):
+        with pytest.raises(ModelError, match="is not responding"):
             server.ask("x", {"a": 1}, attempts=1)
         over.set()
         http.shutdown()
