@@ -167,6 +167,6 @@ for settings in ({{"dropout": 0.2}}, {{"runtime": "torch"}}, by_numpy):
 """
     first, second, third = light(script).splitlines()
     for line in (first, second):
-        assert line.startswith(f"computing {model} by torch needs the package torch: pip install")
+        assert line.startswith(f"computing {model} with torch needs the package torch: pip install")
         assert line.endswith("https://download.pytorch.org/whl/cpu")
     assert third == "device 'cpu': cannot be set with the runtime numpy "

@@ -141,7 +141,7 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     ] * 2
     bare.write_text(f'1,"{PROSE}"\n2,"Again: {PROSE}"\n')
     assert len(list(DocumentSource(bare))) == 2
-    with pytest.raises(OptionError, match=r"'word'.*no such column.*did you mean 'words'"):
+    with pytest.raises(OptionError, match=r"'word'.*unknown column.*did you mean 'words'"):
         list(DocumentSource(path, columns=["word"]))
     with pytest.raises(OptionError, match="at least one"):
         DocumentSource(path, columns=[])

@@ -48,7 +48,7 @@ def test_what_cannot_be_whitened_is_an_error():
         whiten(vectors[:5])
     flat = vectors.copy()
     flat[:, 5] = flat[:, 4]
-    with pytest.raises(DataError, match="vary in 5 directions; keep"):
+    with pytest.raises(DataError, match="vary in only 5 directions; keep"):
         whiten(flat, dimensions=6)
     assert whiten(flat)(flat).shape == (400, 5)
     with pytest.raises(DataError, match="NaN"):

@@ -125,7 +125,7 @@ def test_runs_share_what_they_tokenized(start, tmp_path):
 def test_rows_that_come_again_are_counted(start, sentences, caplog, times, parameters, said):
     rows = sentences[:40] + (sentences[:times] + sentences[:1] if times else [])
     start(rows=rows, parameters=parameters, max_steps=1)
-    assert [line for line in caplog.messages if "earlier" in line] == [said] * bool(said)
+    assert [line for line in caplog.messages if "duplicates" in line] == [said] * bool(said)
 
 
 def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path):
@@ -359,11 +359,11 @@ def test_wrong_names_are_one_line(bert, sentences, tmp_path, change, message):
 def test_an_objective_takes_no_names(bert, sentences, tmp_path):
     learner = prepare(bert, "simcse", {}, Settings(**FEW))
     for given, message in [
-        ({"base": bert}, "goes with the name of a method"),
-        ({"evaluate": "stsb"}, "goes with the name of a method"),
+        ({"base": bert}, "needs the name of a method"),
+        ({"evaluate": "stsb"}, "needs the name of a method"),
         ({"temperature": 0.1}, "unknown setting of a run"),
-        ({"lora": 4}, "lora 4: goes with the name of a method"),
-        ({"settings": {"eval_size": 9}}, "eval_size 9: goes with the name of a method"),
+        ({"lora": 4}, "lora 4: needs the name of a method"),
+        ({"settings": {"eval_size": 9}}, "eval_size 9: needs the name of a method"),
         ({"settings": Settings(**FEW), "normalize": True}, "normalize True: goes with"),
     ]:
         with pytest.raises(OptionError, match=message):

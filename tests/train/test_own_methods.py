@@ -106,7 +106,7 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
 
 
 BROKEN = {
-    "check_one_step": ('{"away":', '{"awya":', "no term 'away'has a weight but does not exist"),
+    "check_one_step": ('{"away":', '{"awya":', "the term 'away' has a weight but is missing"),
     "check_randomness": ("cosines.square()", "(cosines + __import__('random').random())", "twice"),
     "check_gradient": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
     "check_resume": (
@@ -251,7 +251,7 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
     (METHOD.replace("import torch\n", "import trch\n"), "a.py", "cannot be imported (Module"),
     (METHOD.replace("rate:", "batch:"), "a.py", "has the name of a training setting"),
     (None, "nomodule:Away", "module 'nomodule'"),
-    (None, "contrasent.objectives.simcse:SimCS", "has no Objective 'SimCS'; name"),
+    (None, "contrasent.objectives.simcse:SimCS", "has no Objective 'SimCS'; choose"),
 ])  # fmt: skip
 def test_a_file_that_cannot_be_is_rejected_in_one_line(tmp_path, monkeypatch, text, name, message):
     monkeypatch.chdir(tmp_path)

@@ -56,7 +56,7 @@ def test_a_folder_of_other_things_is_never_touched(tmp_path, options):
     (tmp_path / "thesis.txt").write_text("years of work")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
-    with pytest.raises(OutputError, match="holds 'run'") as caught:
+    with pytest.raises(OutputError, match="contains 'run'") as caught:
         opened(tmp_path, **options)
     assert "choose another" in str(caught.value)
     assert names(tmp_path) == ["run", "thesis.txt"]

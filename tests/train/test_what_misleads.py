@@ -29,11 +29,11 @@ def start(bert, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    ({"rows": np.zeros(7, bool)}, "rows 'ndarray of bool, .*a mask of 40 with at least one true"),
+    ({"rows": np.zeros(7, bool)}, "rows 'ndarray of bool, .*a mask of 40 rows with at least one true"),
     ({"rows": [1, 40]}, "rows 40: the corpus has the rows 0 to 39"),
     ({"rows": [0.5]}, "rows 'list of float64"),
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
-    ({"evaluate": 7}, "evaluate 7: must be a name, a file of labeled pairs, or a function"),
+    ({"evaluate": 7}, "evaluate 7: must be a name, a file with labeled pairs, or a function"),
     ({"evaluate": lambda encode: None}, "evaluate None: must give a Report with a row or more"),
     ({"max_seq_length": 600}, "max_seq_length 600: must be from 3 to"),
     ({"query_prompt": "a lamp " * 30}, "leaves no room for a text"),
@@ -79,7 +79,10 @@ def test_scores_are_checked_before_the_first_step(start, pairs, tmp_path, caplog
     lines = [f"{one}\t{two}\t{n % 5}" for n, (one, two) in enumerate(pairs)]
     (tmp_path / "own.tsv").write_text("\n".join(["first\tsecond\tscore", *lines]))
     start(tmp_path / "own.tsv", "cosent", evaluate=str(tmp_path / "own.tsv"), overwrite=True)
-    assert any("40 of the 40 pairs of" in line and "trained on" in line for line in caplog.messages)
+    assert any(
+        "40 of the 40 pairs of" in line and "in the training data" in line
+        for line in caplog.messages
+    )
 
 
 def test_equal_texts_are_those_with_equal_tokens(bert):
