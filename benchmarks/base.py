@@ -226,7 +226,7 @@ def card(facts: dict[str, Any], base: Path, config: dict[str, Any]) -> str:
         else "What contrast does to it is measured by `contrasent reproduce own:small`."
     )
     rows = {**facts["before"], **{f"SimCSE, {k}": v for k, v in facts["simcse"].items()}}
-    bound = f", attention {settings['bound']}s clipped at {settings['clip']:g}"
+    bound = f", attention {settings['bound']}s clipped at {settings['qk_clip']:g}"
     lines = [
         "---",
         "language: en",
@@ -246,10 +246,10 @@ def card(facts: dict[str, Any], base: Path, config: dict[str, Any]) -> str:
         "",
         f"{result['tokens']:,} tokens of a million sentences of English Wikipedia (text under CC "
         "BY-SA 3.0 and the GFDL; its authors are those of the articles, revisions of December 2018 "
-        f"and October 2021), {settings['batch'] * settings['width']:,} tokens a step, "
+        f"and October 2021), {settings['batch_size'] * settings['width']:,} tokens a step, "
         f"{settings['mask_ratio']:.0%} of them masked, Muon for the layers' matrices, AdamW for "
-        f"the rest{bound if settings['clip'] else ''}; the rate rises for "
-        f"{settings['warmup']:.0%} of the {result['steps']:,} steps and falls to zero. "
+        f"the rest{bound if settings['qk_clip'] else ''}; the rate rises for "
+        f"{settings['warmup_ratio']:.0%} of the {result['steps']:,} steps and falls to zero. "
         f"{result['seconds']:,.0f} s on {result['device']}; masked-LM loss {result['loss']:.2f} "
         "at the end.",
         "",

@@ -141,7 +141,7 @@ def batch() -> str:
     return _svg(830, 200, parts, "A training batch, from a line of text to the loss")
 
 
-RESULTS = ROOT / "docs" / "reproduction" / "results"
+RESULTS = ROOT / "research" / "reproduction" / "results"
 
 
 def forest(title: str, rows: list[tuple[str, float, float, float]], unit: str) -> str:

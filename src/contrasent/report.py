@@ -7,6 +7,7 @@ import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -142,9 +143,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The same rows as a table of HTML, for a notebook."""
-        lines = ["".join(f"<th>{escape(cell)}</th>" for cell in HEADER)]
-        lines += ["".join(f"<td>{escape(c)}</td>" for c in _cells(row)) for row in self.rows]
-        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+        return html_table([HEADER, *(_cells(row) for row in self.rows)])
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary that ``json.dump`` writes: {"rows": [...], "notes": {...}}."""
@@ -163,6 +162,15 @@ class Report:
             rows, notes = joined.rows + report.rows, joined.notes | report.notes
             joined = cls(rows, notes, joined.items | report.items)
         return joined
+
+
+def html_table(lines: Iterable[Sequence[str]]) -> str:
+    """A table for a notebook, its first line the heads of the columns."""
+    rows = [
+        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line)
+        for tag, line in zip(chain(["th"], repeat("td")), lines, strict=False)
+    ]
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def shown(metric: str, value: float, sign: Literal["", "+"] = "") -> str:

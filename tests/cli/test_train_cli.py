@@ -112,7 +112,7 @@ def test_what_is_better_and_not_proven_keeps_the_base():
     from contrasent.cli.train import outcome
     from contrasent.train.run import Gain, Run
 
-    numbers = {"max_steps": 9, "seconds": 1.0, "sentences_per_second": 1.0, "score": 0.44}
+    numbers = {"steps": 9, "seconds": 1.0, "sentences_per_second": 1.0, "score": 0.44}
     gain = Gain(0.01, -0.02, 0.04, 50)
     scores = {"improved": False, "kept": 0, "base_score": 0.43, "best_step": 5, "gain": gain}
     found = Run(folder=Path("m"), **numbers, **scores, metric="mrr@10")
@@ -125,7 +125,7 @@ def test_what_is_better_and_not_proven_keeps_the_base():
     assert outcome(replace(found, kept=5), "heldout").endswith(" Saved step 5.")
     better = outcome(replace(found, improved=True, kept=5), "heldout")
     assert better.startswith("Improved and saved: heldout mrr@10 0.440 after step 5, 0.430 before")
-    left = replace(found, score=0.3, kept=0, max_steps=5)
+    left = replace(found, score=0.3, kept=0, steps=5)
     assert outcome(left, "neighbors") == (
         "Worse and discarded: only 30.0 % of the base's neighbors are unchanged. Saved the base "
         "model; trained weights: m/run/last."
@@ -292,7 +292,8 @@ def test_columns_by_name_and_position(run, pairs, bert, tmp_path):
 
 def test_a_recipe_and_what_overrides_it(run, texts, bert, tmp_path):
     (tmp_path / "mine.toml").write_text(
-        f'objective = "simcse"\nbase = "{bert}"\n\n[settings]\nsteps = 3\nlr = 1e-3\nbatch = 8\n'
+        f'objective = "simcse"\nbase = "{bert}"\n\n'
+        "[settings]\nmax_steps = 3\nlearning_rate = 1e-3\nbatch_size = 8\n"
         'temperature = 0.1\nprojector = "none"\nseed = 7\n'
     )
     run("train", texts, "-o", "m", "--config", "mine.toml", "--set", "temperature=0.2", "--seed", 8)

@@ -239,7 +239,7 @@ def test_keys_within_documents_are_left_out_and_counted(tmp_path):
     found = {d.id: [p for s in d.sections for p in s.paragraphs] for d in source}
     assert found == {"a.md": ["First. Last.", "after", "The end."], "b.csv#2": [kept]}
     assert source.report.keys == len(KEYS) + 4
-    assert f"left out {len(KEYS) + 4} lines with a key or a password" in source.report.lines()
+    assert f"skipped {len(KEYS) + 4} lines with a key or a password" in source.report.lines()
 
 
 def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):

@@ -211,12 +211,12 @@ def test_training_counts_the_rows_it_trains_on(bert, tmp_path):
     objective = prepare(bert, "esimcse", {"queue_size": 4}, settings)
     fit(objective, CORPUS, settings, output_dir=tmp_path / "m", rows=rows)
     model = TorchEncoder.load(tmp_path / "m")
-    assert int(model.pooling.texts) == 3
-    for token in range(len(model.pooling.frequencies)):
+    assert int(model.pooler.texts) == 3
+    for token in range(len(model.pooler.frequencies)):
         held = sum(token in model.tokenize([text])[0][0] for text in CORPUS[:3])
-        assert int(model.pooling.frequencies[token]) == held
+        assert int(model.pooler.frequencies[token]) == held
     momentum = objective.queue.momentum_encoder.pooler
-    assert torch.equal(momentum.frequencies, model.pooling.frequencies)
+    assert torch.equal(momentum.frequencies, model.pooler.frequencies)
 
 
 def test_without_frequencies_it_says_so_in_a_line(bert):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from commands import invoke
-from contrasent.datasets.catalogue import data_sets
+from contrasent.datasets.catalog import data_sets
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.evaluate import suite

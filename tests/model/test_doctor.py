@@ -110,7 +110,7 @@ def drop(kind):
     return change
 
 
-def add_normalise(folder):
+def add_normalize(folder):
     (folder / "3_Normalize").mkdir()
     row = {"idx": 3, "name": "3", "path": "3_Normalize"}
     row["type"] = "sentence_transformers.models.Normalize"
@@ -159,7 +159,7 @@ def eight_bits(name, array):
 MUTATIONS = [
     ("plain", pooling("cls_token"), "pooling"), ("head", pooling("cls_token"), "pooling"),
     ("head", drop("Dense"), "head"), ("plain", drop("Normalize"), "normalization"),
-    ("head", add_normalise, "normalization"), ("plain", setting(do_lower_case=True), "lower_case"),
+    ("head", add_normalize, "normalization"), ("plain", setting(do_lower_case=True), "lower_case"),
     ("plain", setting(max_seq_length=128), "truncation"),
     ("plain", normalizer(lowercase=False), "tokenization"),
     ("plain", normalizer(strip_accents=False), "tokenization"),

@@ -77,7 +77,7 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
     weights = dense(folder / "2_Dense")
     if schema == "older":
         key = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}[mode]
-        keys = ("cls_token", "mean_tokens", "max_seq_length", "mean_sqrt_len_tokens", "lasttoken")
+        keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")
         flags = {f"pooling_mode_{k}": k == key for k in keys}
         write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, **flags})
         stated = {"max_seq_length": 9, "do_lower_case": False}

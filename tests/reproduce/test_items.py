@@ -202,8 +202,8 @@ WRONG = [
     (('corpus = "wiki"', 'corpus = "wikki"'), "rows.plain.corpus 'wikki': unknown; did you"),
     (('use = "unsup"\nset', 'use = "unsop"\nset'), "use 'unsop': unknown; did you mean 'unsup'?"),
     (
-        ("learning_rate = 5e-5", "learning_rate = 5e-5"),
-        "tau 0.05: set 'learning_rate': unknown setting",
+        ("learning_rate = 5e-5", "learning_rat = 5e-5"),
+        "tau 0.05: set 'learning_rat': unknown setting",
     ),
     (
         ("learning_rate = 5e-5", "learning_rate = -1.0"),

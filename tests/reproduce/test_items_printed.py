@@ -22,7 +22,7 @@ PRINTED = {
     "simcse:table5": (12 + 11) * 8, "simcse:table6": 4 * 2, "simcse:table7": 5, "simcse:table8": 0,
     "simcse:a1": 6 * 2, "simcse:b1": 0, "simcse:b2": 9 * 8, "simcse:b3": 12 * 8, "simcse:c1": 8 * 8,
     "simcse:d1": 6, "simcse:d2": 4 * 2, "simcse:e1": (11 + 10) * 8, "simcse:figure2": 0,
-    "simcse:figure3": 8,  # colours of points, as Table 5 prints them
+    "simcse:figure3": 8,  # colors of points, as Table 5 prints them
     "simcse:f1": 0, "simcse:g1": 0, "simcse:spectrum": 0, "simcse:a1_supervised": 0,
     "simcse:together": 1, "simcse:layers": 1,  # a value of another table to compare with
     "simcse:contradictions": 0, "simcse:checkpoint": 0, "diffcse:losses": 0,  # said without numbers

@@ -13,7 +13,7 @@ from contrasent.reproduce.console import cells_csv, markdown
 from contrasent.reproduce.results import stored_book
 from contrasent.reproduce.table_verdicts import ABSENT, AGREES, DIFFERS, OPEN
 
-STORED = Path(__file__).parents[2] / "docs" / "reproduction"
+STORED = Path(__file__).parents[2] / "research" / "reproduction"
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,7 @@ SPEED = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"').replac
 pytestmark = pytest.mark.early
 
 
-RESULTS = Path(__file__).parents[2] / "docs" / "reproduction" / "results"
+RESULTS = Path(__file__).parents[2] / "research" / "reproduction" / "results"
 PUBLISHED = ("simcse:table5", "--from", RESULTS)
 
 

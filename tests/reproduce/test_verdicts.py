@@ -381,7 +381,7 @@ def test_a_wrong_verdict_is_counted():
 
 
 def test_few_statements_of_the_stored_results_are_open():
-    home = Path(__file__).parents[2] / "docs" / "reproduction" / "small-bert" / "results"
+    home = Path(__file__).parents[2] / "research" / "reproduction" / "small-bert" / "results"
     found = verdicts_on(ItemFolder().all(), home, None)
     said = Counter(v.word for _, own in found.values() for v in own.claims.values())
     assert said[OPEN] <= (sum(said.values()) - said[ABSENT]) / 5

@@ -150,7 +150,7 @@ def test_doctor_reads_everything(made, tmp_path):
         "UPDATE facts SET json = replace(json, 'cosine', 'dot')",
         "UPDATE documents SET facts = 'x'",
         "DELETE FROM learned WHERE name = 'matrix'",
-        "UPDATE learned SET shape = '[300, 4]' WHERE name = 'neighbours'",
+        "UPDATE learned SET shape = '[300, 4]' WHERE name = 'neighbors'",
         "UPDATE learned SET data = replace(data, 'boats', 'goats') WHERE name = 'documents'",
     ]
     for number, change in enumerate(changes):

@@ -16,7 +16,7 @@ from contrasent.errors import InputError, ModelError, OptionError, OutputError, 
 from contrasent.metrics import normalize
 from contrasent.search.doctor import examine
 from contrasent.search.folder import checksum
-from contrasent.search.index import Index
+from contrasent.search.index import Hit, Index
 from contrasent.search.opening import KeptVectors, create
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
@@ -360,3 +360,11 @@ def test_a_failing_encoder_leaves_nothing(tmp_path):
     with pytest.raises(UserError, match="gone"):
         create(tmp_path / "index", fails, [("a", None, None)], Facts())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hit_is_a_table_of_html():
+    made = Hit("r<0>", "a & b", 1.0, confidence=87.3)._repr_html_()
+    heads = "<tr><th>score</th><th>text</th><th>id</th></tr>"
+    assert (
+        made == f"<table>{heads}<tr><td>87 %</td><td>a &amp; b</td><td>r&lt;0&gt;</td></tr></table>"
+    )

@@ -137,8 +137,8 @@ def coded(tmp_path, make_codes):
 
 def test_hamming_distance_is_of_signs(coded):
     codes, vectors = coded.codes, coded.vectors[:300].astype(float)
-    centre = vectors.mean(axis=0)
-    assert codes.center == pytest.approx(centre, abs=1e-6)
+    center = vectors.mean(axis=0)
+    assert codes.center == pytest.approx(center, abs=1e-6)
     (query,) = encode(["alpha"])
     wanted = [sum((v > codes.center) != (query > codes.center)) for v in coded.vectors[:300]]
     assert codes.hamming(query).tolist() == wanted

@@ -64,7 +64,7 @@ def test_small_corpora_and_impossible_batches():
     assert BatchPlan.make(np.arange(5), batch_size=64, seed=0, parts=1).batch_size == 5
     assert BatchPlan.make(np.arange(11), batch_size=64, seed=0, parts=4).batch_size == 8
     for batch in (0, -2, 7):
-        with pytest.raises(OptionError, match=rf"batch {batch}: must be a multiple of 2"):
+        with pytest.raises(OptionError, match=rf"batch_size {batch}: must be a multiple of 2"):
             BatchPlan.make(np.arange(50), batch_size=batch, seed=0, parts=2)
     for count, batch, parts in ((1, 64, 1), (50, 1, 1), (3, 64, 2), (50, 4, 4), (0, 8, 1)):
         with pytest.raises(TrainingError, match="fewer than two sentences per batch"):

@@ -75,7 +75,7 @@ def test_each_rule_gives_way_to_the_one_before_it(bert, encoder):
     stated = {"learning_rate": 1e-4, "head": "tanh", "batch_size": 512, "num_train_epochs": 3.0}
     assert resolved(encoder, "simcse_supervised", **stated) == stated
     with pytest.raises(OptionError, match="did you mean 'learning_rate'"):
-        resolve_settings(bert, "simcse", {"lrr": 1})
+        resolve_settings(bert, "simcse", {"learning_rat": 1})
     for batch in (0, -8):
         with pytest.raises(OptionError, match="must be 1 or more"):
             given, endless = {"batch_size": batch}, iter(lambda: 1 / 0, None)

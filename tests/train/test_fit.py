@@ -165,13 +165,13 @@ def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_pa
     texts = sentences[:100]
     kept, _ = hold_out_sentences(open_corpus(texts), 1000, seed=1)
     train = partial(fit, "simcse", texts, FEW | {"max_steps": 1}, base=bert, evaluate="neighbors")
-    train(folder=tmp_path / "m", rows=np.arange(60))
+    train(output_dir=tmp_path / "m", rows=np.arange(60))
     stated = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
     both = np.intersect1d(kept, np.arange(60))
     assert 0 < len(both) < 60
     assert stated["rows"] == hashlib.sha256(both.tobytes()).hexdigest()
     with pytest.raises(OptionError, match="all of them are held out"):
-        train(folder=tmp_path / "n", rows=np.setdiff1d(np.arange(100), kept))
+        train(output_dir=tmp_path / "n", rows=np.setdiff1d(np.arange(100), kept))
 
 
 def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
@@ -193,7 +193,7 @@ def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     assert [line["step"] for line in lines] == [0, 2, 4, 6, 8]
     assert lines[2]["evaluation"][0]["value"] == 0.9
     stated = json.loads((folder / "run" / "result.json").read_text())
-    assert (stated["best_step"], stated["max_steps"]) == (4, 8)
+    assert (stated["best_step"], stated["steps"]) == (4, 8)
 
 
 def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
@@ -350,7 +350,7 @@ def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
     ({"evaluate": "heldot"}, "did you mean 'heldout'"),
 ])  # fmt: skip
 def test_wrong_names_are_one_line(bert, sentences, tmp_path, change, message):
-    stated = {"objective": "simcse", "folder": tmp_path / "m", "base": bert} | change
+    stated = {"objective": "simcse", "output_dir": tmp_path / "m", "base": bert} | change
     with pytest.raises(OptionError, match=message):
         fit(corpus=sentences[:80], **stated)
     assert not (tmp_path / "m").exists()

@@ -53,5 +53,5 @@ def test_a_run_learns_from_them_and_its_card_says_so(bert, sentences, tmp_path):
     assert "mined by" not in (tmp_path / "0" / "README.md").read_text()
     with pytest.raises(OptionError, match=r"hard_negatives 40: the training pairs have only 40"):
         fit("simcse_supervised", pairs, output_dir=tmp_path / "few", hard_negatives=40, **given)
-    with pytest.raises(OptionError, match=r"mined 2: needs pairs .*; simcse does not use"):
+    with pytest.raises(OptionError, match=r"hard_negatives 2: needs pairs .* simcse does not use"):
         fit("simcse", sentences[:40], output_dir=tmp_path / "no", hard_negatives=2, **given)

@@ -54,7 +54,7 @@ def test_a_file_of_ones_own_trains_resumes_and_combines(run, own, bert, sentence
     texts.write_text("\n".join(sentences[:60]) + "\n")
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
-        'objective = "elsewhere/away.py"\n[settings]\nbatch = 8\nsteps = 3\nrate = 3\n'
+        'objective = "elsewhere/away.py"\n[settings]\nbatch_size = 8\nmax_steps = 3\nrate = 3\n'
     )
     train = ["train", texts, "--base", bert, "--evaluate", "none"]
     first = [*train, "-o", "m", "--config", recipe, "--set", "mini_batch_size=6"]
@@ -249,8 +249,8 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
     (METHOD.replace("= 9.0", ""), "a.py", "the parameter rate needs a type and a default"),
     (METHOD.replace("[float, ", "[list, "), "a.py", "the type of the parameter rate must be"),
     (METHOD.replace("import torch\n", "import trch\n"), "a.py", "cannot be imported (Module"),
-    (METHOD.replace("rate:", "batch:"), "a.py", "has the name of a training setting"),
-    (None, "nomodule:Away", "module 'nomodule'"),
+    (METHOD.replace("rate:", "batch_size:"), "a.py", "has the name of a training setting"),
+    (None, "nomodule:Away", "module 'nomodule' not found"),
     (None, "contrasent.objectives.simcse:SimCS", "has no Objective 'SimCS'; choose"),
 ])  # fmt: skip
 def test_a_file_that_cannot_be_is_rejected_in_one_line(tmp_path, monkeypatch, text, name, message):

@@ -193,6 +193,19 @@ def made(folder, text):
     (folder / "modules.json").write_text(text)
 
 
+def test_a_run_is_a_table_of_html(tmp_path):
+    run = Run(
+        **{"folder": tmp_path / "<m>", "steps": 10, "seconds": 1.25, "sentences_per_second": 5.0},
+        **{"score": 0.5, "best_step": 8, "base_score": 0.25, "metric": "mrr@10", "improved": True},
+    )
+    made = run._repr_html_()
+    assert made.startswith("<table><tr><th></th><th>run</th></tr><tr><td>folder</td>")
+    assert "&lt;m&gt;" in made and "<td>improved</td><td>True</td>" in made
+    assert made.endswith(
+        "<td>base</td><td>0.250</td></tr><tr><td>mrr@10</td><td>0.500 (step 8)</td></tr></table>"
+    )
+
+
 def test_publishing_can_be_repeated(tmp_path):
     place = RunFolder(tmp_path / "m")
     opened(tmp_path / "m")

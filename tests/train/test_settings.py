@@ -122,14 +122,11 @@ def test_names_are_those_of_poolers_and_heads():
 
 
 def test_every_setting_is_checked():
-    checked = (
-        "batch accumulate max_seq_length eval_steps save_steps steps epochs learning_rate warmup"
-    )
-    checked += (
-        " max_grad_norm weight_decay dropout attention_dropout early_stopping_patience eval_size"
-    )
-    checked += " seed precision pooling"
-    checked += " head buckets weights geometry_every padding mini_batch_size mined lora"
+    checked = "batch_size gradient_accumulation_steps max_seq_length eval_steps save_steps"
+    checked += " max_steps num_train_epochs learning_rate warmup_ratio max_grad_norm weight_decay"
+    checked += " dropout attention_dropout early_stopping_patience eval_size seed precision"
+    checked += " pooling head buckets weights geometry_every padding mini_batch_size"
+    checked += " hard_negatives lora"
     free = {"normalize", "compile", "query_prompt", "document_prompt", "bidirectional"}
     assert {field.name for field in fields(Settings)} == {*checked.split(), *free}
     assert len(checked.split()) == 26

@@ -145,7 +145,7 @@ def evaluate(
 
 def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
     """Print, or write as JSON, the named data sets and the suites that lack some of them."""
-    from contrasent.datasets.catalogue import data_sets
+    from contrasent.datasets.catalog import data_sets
     from contrasent.datasets.sts import FORMS
     from contrasent.evaluate.suite import SUITES, missing_data
     from contrasent.files import write_json

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from contrasent.datasets import labeled, official
-from contrasent.datasets.catalogue import data_sets
+from contrasent.datasets.catalog import data_sets
 from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate.decisions import (

@@ -71,7 +71,7 @@ class Negatives:
         similarity: Similarity,
         **options: Any,
     ) -> "Negatives":
-        """Normalise the vectors.
+        """Normalize the vectors.
 
         ``candidates``: (m, d). ``hard``: (m, h, d), or None. ``extra``: (q, d), or None.
         """

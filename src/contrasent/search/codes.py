@@ -50,7 +50,7 @@ class BinaryCodes:
         columns = mapped_array(path, "<u8", shape, private=private)
         if (whole or size <= VERIFIED) and zlib.crc32(columns.data) != facts.codes["sum"]:
             raise damaged(folder, path.name)
-        return cls(columns, np.array(facts.codes["centre"], dtype=np.float32))
+        return cls(columns, np.array(facts.codes["center"], dtype=np.float32))
 
     @classmethod
     def of(cls, vectors: Vectors) -> "BinaryCodes":
@@ -110,4 +110,4 @@ def make_codes(folder: Path, vectors: Vectors) -> dict[str, Any]:
         flush(path)
         flush(folder)
     facts = {"file": path.name, "rows": codes.rows, "sum": zlib.crc32(data.data)}
-    return {**facts, "centre": [float(number) for number in codes.center]}
+    return {**facts, "center": [float(number) for number in codes.center]}

@@ -19,6 +19,7 @@ from contrasent.errors import OptionError, UserError
 from contrasent.files import LOCK, atomic_folder
 from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
 from contrasent.progress import check_deadline
+from contrasent.report import html_table
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
 from contrasent.search.folder import check_target, check_vectors, damaged
@@ -81,6 +82,10 @@ class Hit:
     cosine: float = 0.0
     bm25: float = 0.0
     confidence: float | None = None
+
+    def _repr_html_(self) -> str:
+        """The same as a table of HTML, for a notebook."""
+        return html_table([("score", "text", "id"), (self.shown, self.text, self.id)])
 
     @property
     def shown(self) -> str:

@@ -24,7 +24,7 @@ TABLE = """CREATE TABLE IF NOT EXISTS learned
     (name TEXT PRIMARY KEY, shape TEXT NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL)"""
 HAS_LEARNED_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'learned'"
 # Names that indexes hold keep their spelling.
-_TYPES = {"matrix": "<f4", "neighbours": "<i4", "products": "<f4", "taught": "<f4"}
+_TYPES = {"matrix": "<f4", "neighbors": "<i4", "products": "<f4", "taught": "<f4"}
 _DOCUMENTS = "documents"  # documents of the taught queries, as JSON
 ROWS_AT_ONCE = 1024
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -102,7 +102,7 @@ class Learned:
         near, taught = self.neighbors, self.taught
         parts = {
             "matrix": self.matrix,
-            "neighbours": None if near is None else near.rows,
+            "neighbors": None if near is None else near.rows,
             "products": None if near is None else near.products,
             "taught": None if taught is None else taught.vectors,
         }
@@ -130,7 +130,7 @@ def read_learned(run: Query) -> Learned | None:
             documents = tuple(map(tuple, json.loads(data)))
         else:
             arrays[name] = np.frombuffer(data, _TYPES[name]).reshape(json.loads(shape))
-    near, taught = arrays.get("neighbours"), arrays.get("taught")
+    near, taught = arrays.get("neighbors"), arrays.get("taught")
     return Learned(
         arrays.get("matrix"),
         None if near is None else Neighbors(near, arrays["products"]),

@@ -50,7 +50,7 @@ STOP_WORDS = {
         for part in (files(__package__) / "stop_words.txt").read_text("utf-8").split("\n\n")
     )
 }
-"""Words that say little of a text, by language; also what a language is recognised by."""
+"""Words that say little of a text, by language; also what a language is recognized by."""
 
 Posting = tuple[NDArray[np.int32], NDArray[np.uint16]]
 """Rows that hold a term, rising, and how often each does."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contrasent import files
 from contrasent.errors import OptionError, OutputError, import_extra
 from contrasent.model.description import check_replaceable
-from contrasent.report import Report
+from contrasent.report import Report, html_table, shown
 from contrasent.types import EncodeFn
 
 if TYPE_CHECKING:
@@ -101,6 +101,15 @@ class Run:
     best_step: int | None
     history: list[tuple[int, float]] = field(default_factory=list)
     shares: list[dict[str, float]] = field(default_factory=list)
+
+    def _repr_html_(self) -> str:
+        """The outcome as a table of HTML, for a notebook."""
+        facts: dict[str, Any] = {"folder": self.folder, "steps": self.steps}
+        facts |= {"seconds": f"{self.seconds:.1f}", "improved": self.improved}
+        if self.metric and self.score is not None and self.base_score is not None:
+            facts["base"] = shown(self.metric, self.base_score)
+            facts[self.metric] = f"{shown(self.metric, self.score)} (step {self.best_step})"
+        return html_table([("", "run"), *((name, str(value)) for name, value in facts.items())])
 
     @cached_property
     def encoder(self) -> "TorchEncoder":
