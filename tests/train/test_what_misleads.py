@@ -29,7 +29,7 @@ def start(bert, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-.*a mask of 40 rows with at least"),
+    ({"rows": np.zeros(7, bool)}, "rows 'ndarray of bool, .*a mask of 40 rows with at least"),
     ({"rows": [1, 40]}, "rows 40: the corpus has the rows 0 to 39"),
     ({"rows": [0.5]}, "rows 'list of float64"),
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
