@@ -164,7 +164,7 @@ def test_a_folder_that_fails_leaves_the_old_one(tmp_path, error):
 def test_a_folder_does_not_replace_a_file(tmp_path):
     target = tmp_path / "notes"
     target.write_text("mine")
-    with pytest.raises(OutputError, match="there is a file of that name"), atomic_folder(target):
+    with pytest.raises(OutputError, match="a file has that name"), atomic_folder(target):
         pass
     assert (target.read_text(), names(tmp_path)) == ("mine", ["notes"])
 

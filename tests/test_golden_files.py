@@ -35,7 +35,7 @@ def test_models_give_the_vectors_that_they_gave(golden):
 
 
 def test_an_index_of_an_earlier_format_says_so(golden):
-    with pytest.raises(InputError, match="earlier format; remove it and build it again"):
+    with pytest.raises(InputError, match="older index format; remove it and rebuild it"):
         Index.open(golden / "index")
 
 

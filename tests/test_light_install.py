@@ -151,7 +151,7 @@ def test_the_doctor_examines_models_and_indexes(model, sentences, tmp_path):
     lines.write_text("\n".join(sentences[:12]), "utf-8")
     run("index", lines, "-o", tmp_path / "index", "--model", model)
     printed = light(COMMANDS, model, tmp_path / "index")
-    assert printed.count("all is well") == 2 and printed.count("ended with 0") == 3
+    assert printed.count("no problems found") == 2 and printed.count("ended with 0") == 3
     assert "12 rows of this model" in printed and "25 golden vectors" in printed
 
 
@@ -167,6 +167,6 @@ for settings in ({{"dropout": 0.2}}, {{"runtime": "torch"}}, by_numpy):
 """
     first, second, third = light(script).splitlines()
     for line in (first, second):
-        assert line.startswith(f"computing {model} by torch needs the package torch: pip install")
+        assert line.startswith(f"computing {model} with torch needs the package torch: pip install")
         assert line.endswith("https://download.pytorch.org/whl/cpu")
-    assert third == "device 'cpu': cannot be set where numpy computes the model"
+    assert third == "device 'cpu': cannot be set with the runtime numpy "

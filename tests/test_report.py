@@ -111,12 +111,12 @@ def test_what_cannot_be_read_is_said(tmp_path):
         read_reports(path)
     for text in ("{", "[1]", '{"rows": [{"task": 1}]}'):
         path.write_text(text)
-        with pytest.raises(InputError, match="no report; write one with evaluate --json-file"):
+        with pytest.raises(InputError, match="not a report; create one with evaluate --json-file"):
             read_reports(path)
     write_reports(path, {"m": report()})
     second = tmp_path / "a.items.safetensors"
     second.write_bytes(second.read_bytes()[:-9])
-    with pytest.raises(InputError, match="no items of a report"):
+    with pytest.raises(InputError, match="not the items of a report"):
         read_reports(path)
     second.unlink()
     with pytest.raises(InputError, match=r"its items, a\.items\.safetensors, are missing"):

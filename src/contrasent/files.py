@@ -87,7 +87,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     with writing(target):
         target = real_path(target)
         if target.exists() and not target.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
+            raise NotADirectoryError(errno.ENOTDIR, "a file has that name")
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary_name(target)
         temporary.mkdir()
@@ -170,7 +170,7 @@ def encoded(text: str) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{text[:60]!r} holds a lone surrogate, which is no character; remove it"
+            f"{text[:60]!r} contains a lone surrogate, which is not a character; remove it"
         ) from error
 
 
@@ -204,7 +204,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise ModelError(f"{path}: missing or unreadable; the folder is no whole model") from error
+        raise ModelError(
+            f"{path}: missing or unreadable; the model folder is incomplete"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not valid JSON ({error})") from error
 

@@ -69,8 +69,8 @@ def processes() -> Iterator[None]:
         if not (isinstance(error, dist.DistError) or LOST.search(str(error))):
             raise
         raise LostProcessError(
-            f"process {number} of {world()}: another process of the training has ended; its own "
-            "output says why. Start all of them again with --resume, which goes on from the last "
+            f"process {number} of {world()}: another process has ended; its output says why. "
+            "Restart all with --resume to continue from the last "
             f"checkpoint{see('training-stopped')}"
         ) from error
     finally:

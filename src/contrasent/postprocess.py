@@ -79,7 +79,7 @@ class Glove:
                     path, f"expected a word and {width} numbers", line=number
                 ) from error
         if not rows:
-            raise InputError(path, "holds no words")
+            raise InputError(path, "contains no words")
         return cls(words, np.stack(rows), stop_words=stop_words)
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
@@ -136,10 +136,10 @@ def whiten(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
     if not 1 <= keep <= d:
         raise OptionError("dimensions", keep, f"the vectors have {d}; choose 1 to {d}")
     if not np.isfinite(x).all():
-        raise DataError("some of the vectors hold NaN or infinite numbers")
+        raise DataError("some vectors contain NaN or infinite numbers")
     if n <= keep or not x.std():
         raise DataError(
-            f"{n:,} vectors cannot show the covariance of {keep} dimensions; give more text"
+            f"{n:,} vectors are too few for the covariance of {keep} dimensions; add text"
         )
     mean = x.mean(axis=0)
     x = x - mean
@@ -148,7 +148,7 @@ def whiten(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
     real = int((values > NO_VARIANCE * values[0]).sum())
     if dimensions is not None and real < dimensions:
         raise DataError(
-            f"the vectors vary in {real} directions only; keep at most that many dimensions"
+            f"the vectors vary in only {real} directions; keep at most {real} dimensions"
         )
     keep = min(keep, real)
     return Whitening(mean, axes[:, :keep] / np.sqrt(values[:keep]))

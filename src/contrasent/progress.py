@@ -205,4 +205,4 @@ def deadline_passed() -> bool:
 def check_deadline() -> None:
     """Raise a ``TimeoutError`` if the time for the work at hand is over."""
     if deadline_passed():
-        raise TimeoutError("the time for this work is over")
+        raise TimeoutError("the time limit is reached")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,7 +127,7 @@ class Report:
         """The only row with these values; a ``DataError`` if there is not exactly one."""
         rows = self.select(**wanted).rows
         if len(rows) != 1:
-            raise DataError(f"the report has {len(rows)} rows for {wanted}, wanted exactly one")
+            raise DataError(f"the report has {len(rows)} rows for {wanted}, expected exactly one")
         return rows[0]
 
     def average(self, tasks: Sequence[str], **wanted: str) -> float:
@@ -173,11 +173,11 @@ def html_table(lines: Iterable[Sequence[str]]) -> str:
     return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
-def shown(metric: str, value: float) -> str:
+def shown(metric: str, value: float, sign: Literal["", "+"] = "") -> str:
     """A value as printed: correlations and rates times 100, metrics of ranking as they are."""
     if metrics.metric(metric).printed_times_100:
-        return f"{100 * value:.2f}"
-    return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
+        return f"{100 * value:{sign}.2f}"
+    return f"{value:{sign}.3f}" if abs(value) < 1000 else f"{value:{sign},.0f}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def read_reports(path: Path) -> dict[str, Report]:
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(path, "no report; write one with evaluate --json-file") from error
+        raise InputError(path, "not a report; create one with evaluate --json-file") from error
     if "items" not in record:
         return reports
     second = path.with_name(Path(str(record["items"])).name)
@@ -245,7 +245,7 @@ def read_reports(path: Path) -> dict[str, Report]:
     try:
         items = _unpack(second, len(reports))
     except Exception as error:  # safetensors raises its own type, without a common base
-        raise InputError(second, f"no items of a report ({error})") from error
+        raise InputError(second, f"not the items of a report ({error})") from error
     return {
         name: Report(report.rows, report.notes, report_items)
         for (name, report), report_items in zip(reports.items(), items, strict=True)

@@ -80,7 +80,7 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     page = (folder / "report.html").read_text()
     assert "http" not in page.replace("http-equiv", "")
     assert f"contrasent search {folder}" in page
-    heads = ["What is kept", "User queries", "What was read"]
+    heads = ["What is saved", "User queries", "What was read"]
     for head in [*heads, "changed most"] if done.improved else heads:
         assert sum(head in line for line in page.splitlines() if line.startswith("<h2>")) == 1
     result = invoke("search", folder, "the gardener", "-k", 2, "--json")
@@ -96,8 +96,8 @@ def test_what_is_kept_is_measured_by_what_it_did_not_teach(adapted):
     assert taught["asked again"]["level"] == 0.99 and done.reason == taught["reason"]
     assert (done.facts["verdict"] == "improved") == done.improved == bool(done.facts["changes"])
     assert [name for name, _ in done.facts["statements"]] == [
-        "default", "BM25 added to vectors", "documents with training queries", "documents without",
-        "kept",
+        "default search", "BM25 added to vectors", "documents with training queries",
+        "documents without training queries", "saved search",
     ]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def test_its_index_follows_its_documents_and_learns_again(adapted, documents, tm
     assert json.loads(result.stdout)["queries"]["users"] == 100
     with pytest.raises(OptionError, match="in place"):
         invoke("adapt", folder, "--update", "-o", tmp_path / "other")
-    with pytest.raises(InputError, match="was not made by 'contrasent adapt'"):
+    with pytest.raises(InputError, match="is not an output of 'contrasent adapt'"):
         update_adaptation(notes)
 
 
@@ -137,7 +137,7 @@ def test_an_index_is_copied_and_nothing_is_encoded(tmp_path, model, documents):
     assert np.array_equal(
         Index.open(done.folder / "index").vectors, Index.open(tmp_path / "i").vectors
     )
-    with pytest.raises(OptionError, match="an index has its model"):
+    with pytest.raises(OptionError, match="an index already has a model"):
         adapt_index(tmp_path / "i", tmp_path / "other", base=str(model))
 
 
@@ -314,7 +314,7 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, d
     assert result.exit_code == 3
     why = "there are 30; 40 queries about 20 documents are required"
     verdict, *evidence = result.stdout.splitlines()
-    assert "Default, not measured here: BM25 0.4" in verdict and why in verdict
+    assert f"Not measured here (queries ignored: {why}). Saved the default: BM25 0.4" in verdict
     assert any("whether BM25 helps (queries ignored" in line for line in evidence)
     assert f"Warning: queries ignored: {why}" in result.stderr
     page = (tmp_path / "page.html").read_text()
@@ -355,7 +355,7 @@ def test_a_short_budget_searches_some_documents_and_says_so(
     said = []
     done = adapt_index(documents, tmp_path / "s", base=str(model), budget=10.0, log=said.append)
     (line,) = (line for line in said if "--budget" in line)
-    assert "takes about 28 s of the 10 s given: 29 of 120 documents" in line
+    assert "only 29 of 120 documents are searched: encoding all takes about 28 s" in line
     assert line in done.facts["read"] and done.facts["documents"] == 29
     assert "91 added, 0 changed, 0 deleted, 29 unchanged" in run("index", done.folder, "--sync")
 
@@ -393,9 +393,9 @@ def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):
         assert not (tmp_path / "s").exists()
     (tmp_path / "remote").mkdir()
     (tmp_path / "remote" / "milvus.json").write_text("{}")
-    with pytest.raises(InputError, match="remote: is in Milvus; adapt needs the rows"):
+    with pytest.raises(InputError, match="remote: is in Milvus; adapt needs a local"):
         adapt_index(tmp_path / "remote", tmp_path / "s")
-    with pytest.raises(OutputError, match="the documents themselves"):
+    with pytest.raises(OutputError, match="contains the documents"):
         adapt_index(documents, documents, base=str(model), overwrite=True)
     assert len(list(documents.iterdir())) == 120
     mine = tmp_path / "mine"
@@ -440,10 +440,12 @@ def test_a_folder_called_work_is_no_adaptation(tmp_path, documents, overwrite):
 
 def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
     before = set(finished.iterdir())
-    with pytest.raises(OutputError, match=r"holds the index itself.* --update' learns again"):
+    with pytest.raises(OutputError, match=r"contains the index.* --update' learns again"):
         adapt_index(finished, finished, overwrite=True)
     for kind in ("queries", "collection", "clicks"):
-        with pytest.raises(InputError, match=r"queries\.jsonl: is replaced by --overwrite; copy"):
+        with pytest.raises(
+            InputError, match=r"queries\.jsonl: would be deleted by --overwrite; copy"
+        ):
             adapt_index(documents, finished, **{kind: finished / "queries.jsonl"}, overwrite=True)
     assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
     shutil.rmtree(finished / "index")  # as a kill in the middle of --overwrite leaves it
@@ -502,7 +504,7 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
     (line,) = (line for line in done.facts["read"] if line.startswith("Encoder trained"))
     assert "held-out mrr@10 0.500 to 0.600 (+0.100, 95 % CI [+0.020, +0.200]" in line
     if not improved:
-        assert "the base is kept" in line and done.facts["encoder"] is None
+        assert "the base stays" in line and done.facts["encoder"] is None
         assert done.facts["queries"]["users"] == 240
         return
     assert done.improved and done.reason.startswith("Improved and saved: an encoder trained")

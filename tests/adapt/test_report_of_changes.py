@@ -54,3 +54,6 @@ def test_queries_that_moved_are_shown_with_their_first_answer_before_and_after()
             assert answer["text"] == hits[0].text
             assert answer["document"] == hits[0].metadata["document"]
             assert answer["right"] == (change[when] == 1.0)
+    # Numbers that moved below the same first answer are no example of a change.
+    result.ranker = rankers[0]
+    assert largest_changes(bench, result, rankers[0], encode) == []

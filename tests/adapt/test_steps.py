@@ -136,7 +136,7 @@ def test_what_is_left_out():
     texts = with_topics()
     for given, note in [
         ({"texts": texts[:15]}, "too little"),
-        ({"texts": texts, "until": lambda: 0.0}, "no time left"),
+        ({"texts": texts, "until": lambda: 0.0}, "time budget is used up"),
         ({"texts": texts, "encode": lambda t: encode(t) + 5.0}, "one direction"),
     ]:
         index, found = learn(**given)

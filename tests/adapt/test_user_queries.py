@@ -97,7 +97,7 @@ def test_judged_collections(tmp_path):
     folder = collection(tmp_path / "b", {"train": every[:42], "test": every[42:]})
     found, said = read(collection=folder)
     assert len(found) == 42
-    assert said == [f"{folder}: judgments of train are used, and test is left to judge by"]
+    assert said == [f"{folder}: uses the splits train; test is reserved for evaluation"]
     with pytest.raises(DataError, match=r"queries\.jsonl: no such file"):
         read(collection=tmp_path)
 
@@ -109,7 +109,7 @@ def test_a_split_may_have_a_file_of_queries_of_its_own(tmp_path):
     (folder / "queries.jsonl").write_text("".join(whole[42:]))
     found, said = read(collection=folder)
     assert [text for text, _ in found] == [query for query, _ in MANY[:42]]
-    assert said == [f"{folder}: judgments of dev are used, and test is left to judge by"]
+    assert said == [f"{folder}: uses the splits dev; test is reserved for evaluation"]
 
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path):
@@ -131,11 +131,11 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path):
     assert len(found) == 45
     assert dict(found)["how to mend pump 1"] == {1: 2.0}
     assert said == [
-        f"{path}: 2 of 54 rows are left out: no such document was read (line 46: 'gone.md')",
-        f"{path}: 2 of 54 rows are left out: there is no query (line 48)",
-        f"{path}: 1 of 54 rows are left out: there is no document (line 49)",
-        f"{path}: 2 of 54 rows are left out: the gain is no number (line 50: 'nan')",
-        f"{path}: 1 rows repeat a query and its document: the greatest gain counts",
+        f"{path}: 2 of 54 rows ignored: unknown document (line 46: 'gone.md')",
+        f"{path}: 2 of 54 rows ignored: query missing (line 48)",
+        f"{path}: 1 of 54 rows ignored: document missing (line 49)",
+        f"{path}: 2 of 54 rows ignored: the gain is not a number (line 50: 'nan')",
+        f"{path}: 1 rows repeat a query and its document; the highest gain is used",
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_csv_with_unquoted_commas_goes_on(tmp_path):
     path = written(tmp_path / "asked.csv", [*MANY, ("first, second", "page1")])
     found, said = read(path)
     assert len(found) == 45
-    assert said == [f"{path}: 1 of 46 rows are left out: there is no query (line 47)"]
+    assert said == [f"{path}: 1 of 46 rows ignored: query missing (line 47)"]
 
 
 @pytest.mark.parametrize(
@@ -167,17 +167,17 @@ def test_a_document_that_answers_everything(tmp_path):
     assert said == ["Ignoring notes/page49.md as an answer: 45 of 45 queries point to it"]
     found, said = read(written(tmp_path / "same.csv", [(query, "page49") for query, _ in MANY]))
     assert found == []
-    assert said[1:] == ["Ignoring 45 queries that have no other answer"]
+    assert said[1:] == ["Ignoring 45 queries without another answer"]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("asked.csv", "ask,price\na,b\n", r":1: needs the columns query and document, and has"),
-        ("asked.csv", "query,document\na,gone.md\n", r"left out: no such document .*'gone\.md'"),
+        ("asked.csv", "ask,price\na,b\n", r":1: needs the columns query and document, but has"),
+        ("asked.csv", "query,document\na,gone.md\n", r"ignored: unknown document .*'gone\.md'"),
         ("asked.csv", "query,document\na,gone.md\n", r"documents are such as 'notes/page0\.md'"),
         ("asked.jsonl", "", ":1: needs the columns"),
-        ("asked.tsv", "query\tdocument\n", "holds no answers"),
+        ("asked.tsv", "query\tdocument\n", "contains no answers"),
         ("asked.txt", "how to mend a pump\n", "needs the columns"),
         ("asked.xls", "", "unknown format"),
     ],
@@ -194,7 +194,7 @@ def test_a_log_of_unknown_documents_does_not_stop_good_queries(tmp_path):
     log = written(tmp_path / "log.csv", [("a", "gone"), ("b", "gone")])
     found, said = read(good, clicks=log)
     assert len(found) == 45
-    assert said == [f"{log}: 2 of 2 rows are left out: no such document was read (line 2: 'gone')"]
+    assert said == [f"{log}: 2 of 2 rows ignored: unknown document (line 2: 'gone')"]
 
 
 def test_queries_in_another_language(tmp_path):

@@ -39,7 +39,7 @@ def test_a_stage_is_done_once_and_another_run_does_not_continue_it(tmp_path, mon
     for resume in (False, True):
         with pytest.raises(OutputError, match="--update continues it, --overwrite"):
             Work(update, {"seed": 0}, resume=resume)
-    with pytest.raises(OutputError, match=r"not finished; --resume continues it$"):
+    with pytest.raises(OutputError, match=r"unfinished adaptation; --resume continues it$"):
         Work(folder, {"update": True, "seed": 0}, resume=True)
     again.forget("one")
     assert again.stage("one", make) and len(calls) == 2

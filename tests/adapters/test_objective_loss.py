@@ -134,7 +134,7 @@ def test_bad_input(folder, sentences):
         loss([features], torch.ones(4))
     with pytest.raises(TrainingError, match="2 columns"):
         loss([features, features])
-    with pytest.raises(ModelError, match="transformer and a pooling"):
+    with pytest.raises(ModelError, match="Transformer and a Pooling"):
         encoder_around(torch.nn.Sequential(torch.nn.Linear(2, 2)))
 
 

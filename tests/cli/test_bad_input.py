@@ -60,7 +60,7 @@ CORPORA = {
     "absent.txt": (None, "absent.txt: no such file"),
     "empty.txt": (b"", "empty.txt: the file is empty"),
     "blank.txt": (b"\n \n\n", "blank.txt: the file is empty"),
-    "one.txt": (b"just this one\n", "one row only, too few to contrast"),
+    "one.txt": (b"just this one\n", "only one row; at least"),
     "latin.txt": (
         b"a line\n\nna\xefve Latin-1\n",
         "latin.txt:3: byte 0xef at character 3 is not UTF-8",
@@ -69,16 +69,16 @@ CORPORA = {
     "wide.txt": ("one\ntwo\n".encode("utf-16"), "wide.txt:1: ", "iconv -f UTF-16"),
     "uneven.csv": (
         TABLE + b"how?,so,indeed\n",
-        "uneven.csv: one row only",
-        "1 are left out: more cells than there are columns (uneven.csv:3)",
+        "uneven.csv: only one row",
+        "1 rows skipped: more cells than there are columns (uneven.csv:3)",
     ),
     "names.csv --columns question,anser": (
         TABLE + b"how?,so\n",
-        "columns 'anser': no such column in names.csv; did you mean 'answer'?",
+        "columns 'anser': unknown column of names.csv; did you mean 'answer'?",
     ),
     "places.csv --columns 0,5": (TABLE + b"how?,so\n", "columns 5: places.csv has columns 0 to 1"),
     "notes.pdf": (b"%PDF", "notes.pdf: unknown format", ".txt"),
-    ".": (None, ".: the folder holds no text"),
+    ".": (None, ".: the folder contains no text"),
 }
 
 
@@ -96,7 +96,7 @@ def test_the_nearest_file_is_suggested(train, good):
 
 
 @pytest.mark.parametrize(("text", "word"), [
-    (b"", "standard input: the file is empty"), (b"alone\n", "standard input: one row only"),
+    (b"", "standard input: the file is empty"), (b"alone\n", "standard input: only one row"),
     (b"one\ntwo \xff\n", "standard input:2: byte 0xff"),
 ])  # fmt: skip
 def test_standard_input(train, text, word):
@@ -107,7 +107,7 @@ def test_after_mending_the_file_the_same_command_works(train, run, bert, tmp_pat
     path = tmp_path / "notes.tsv"
     path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\0\n")
     asked = ["--set", "max_steps=2", "--evaluate", "none"]
-    train("notes.tsv", *asked, words=["notes.tsv:22: the text holds a NUL byte"])
+    train("notes.tsv", *asked, words=["notes.tsv:22: the text contains a NUL byte"])
     path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\n")
     out, _ = run("train", "notes.tsv", "-o", "m", "--base", bert, *asked)
     assert out.split(",")[0] == "m: 2 steps"
@@ -136,7 +136,7 @@ OPTIONS = {
     "assignment": (["--set", "learning_rate"], ["--set 'learning_rate': write key=value"]),
     "evaluate": (["--evaluate", "heldot"], ["--evaluate 'heldot': ", "did you mean 'heldout'?"]),
     "eval_size": (["--evaluate", "heldout"], ["needs a corpus of pairs"]),
-    "batch_size": (["--set", "batch_size=1"], ["fewer than two sentences to contrast"]),
+    "batch_size": (["--set", "batch_size=1"], ["fewer than two sentences per batch"]),
     "recipe": (["--config", "no.toml"], ["no.toml: cannot be read (No such file"]),
 }
 
@@ -151,12 +151,12 @@ RECIPES = {
     "syntax": ("objective = ", ["mine.toml: not valid TOML"]),
     "key": (
         "[setings]\nlearning_rate = 1",
-        ["mine.toml:1: no such key 'setings'", "did you mean 'settings'"],
+        ["mine.toml:1: unknown key 'setings'", "did you mean 'settings'"],
     ),
     "kind": ('objective = "simcse"\nbase = 3', ["mine.toml:2: base must be a text, it is 3"]),
     "columns": ("columns = 1", ["mine.toml:1: columns must be a text or a list, it is 1"]),
     "settings": ("settings = 3", ["mine.toml:1: settings must be a table, it is 3"]),
-    "setting": ("[settings]\nlearning = 1", ["mine.toml: 'learning': no such setting"]),
+    "setting": ("[settings]\nlearning = 1", ["mine.toml: 'learning': unknown setting"]),
     "value": (
         '[settings]\nlearning_rate = "high"',
         ["learning_rate 'high': must be of type float"],
@@ -199,9 +199,9 @@ def test_targets_that_hold_something(refused, good, bert, tmp_path):
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
     for more, word in (
-        ([], "papers: holds 'thesis.txt'"),
-        (["--resume"], "holds 'thesis.txt' and no run to go on with"),
-        (["--overwrite"], "holds 'thesis.txt' and no model"),
+        ([], "papers: contains 'thesis.txt'"),
+        (["--resume"], "contains 'thesis.txt' and no run to resume"),
+        (["--overwrite"], "contains 'thesis.txt' and no model"),
     ):
         refused("train", good.name, "-o", "papers", "--base", bert, *more, words=[word])
     words = ["thesis.txt: cannot write (File exists)"]
@@ -211,8 +211,8 @@ def test_targets_that_hold_something(refused, good, bert, tmp_path):
 def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
     asked = ["train", good.name, "-o", "m", "--base", bert, "--set", "max_steps=2"]
     run(*asked)
-    refused(*asked, words=["m: already holds a run; --resume goes on with it, --overwrite starts"])
-    words = ["m: the run there has max_steps 2, this one 3; resume with the same command"]
+    refused(*asked, words=["m: already contains a run; --resume continues it, --overwrite starts"])
+    words = ["m: the run there has max_steps 2, now it is 3; use the same, or"]
     refused(*asked[:-1], "max_steps=3", "--resume", words=words)
     run(*asked, "--resume")
     run(*asked, "--overwrite")
@@ -263,7 +263,7 @@ def test_a_command_that_documents_an_option_it_lacks_is_an_error():
             limt: Words at most.
         """
 
-    with pytest.raises(TypeError, match="count documents options it lacks: limt"):
+    with pytest.raises(TypeError, match="count documents unknown options: limt"):
         options.command(count)
 
 

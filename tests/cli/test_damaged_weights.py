@@ -49,7 +49,7 @@ def home(tmp_path_factory, bert, sentences):
 def test_each_command_names_the_file(home, line, monkeypatch):
     monkeypatch.chdir(home)
     named = re.escape(str(home / "model" / "model.safetensors"))
-    with pytest.raises(ModelError, match=rf"^{named}: is not as it was saved .*--write'$"):
+    with pytest.raises(ModelError, match=rf"^{named}: has changed since it was saved .*--write'$"):
         invoke(*line.format(model=home / "model").split())
 
 
@@ -59,7 +59,9 @@ def test_the_doctor_looks_at_it_and_accepts_it_on_request(home, tmp_path):
     flip(folder / "2_Dense" / "model.safetensors", at=-4)  # no vector shows it
     checks = [one["check"] for one in printed("doctor", folder)["findings"] if not one["good"]]
     assert checks[-1] == "files"
-    with pytest.raises(ModelError, match=r"2_Dense/model\.safetensors: is not as it was saved"):
+    with pytest.raises(
+        ModelError, match=r"2_Dense/model\.safetensors: has changed since it was saved"
+    ):
         TorchEncoder.load(folder)
     run("doctor", folder, "--write")
     assert printed("doctor", folder)["good"]
@@ -77,5 +79,5 @@ def test_a_graph_is_compared_too(home, tmp_path):
     run("export", home / "whole", "--to", "onnx", "-o", tmp_path / "graph")
     run("similarity", tmp_path / "graph", "a", "b")
     flip(tmp_path / "graph" / "encoder.onnx", at=3000)
-    with pytest.raises(ModelError, match=r"encoder\.onnx: is not as it was exported"):
+    with pytest.raises(ModelError, match=r"encoder\.onnx: has changed since the export"):
         run("similarity", tmp_path / "graph", "a", "b")

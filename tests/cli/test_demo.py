@@ -80,7 +80,7 @@ def test_it_searches_learns_and_answers(tmp_path, bert, sources, monkeypatch):
     lines = again.stdout.splitlines()
     assert f"{held_out['vectors']:.3f}" in again.stdout
     assert lines[0] == QUESTIONS[0]
-    assert lines[-1] == f"search it in a browser: contrasent serve {tmp_path / 'd' / 'search'}"
+    assert lines[-1] == f"in a browser: contrasent serve {tmp_path / 'd' / 'search'}"
     refused = CliRunner().invoke(app, [*map(str, arguments)])
     assert "--overwrite" in str(refused.exception)
 
@@ -119,22 +119,19 @@ def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, sources, monk
     assert pairs["base_score"] == pytest.approx(expected, abs=1e-6)
     # Summaries that judge are in neither corpus, nor are their explanations among the pairs.
     source = docstrings.InstalledDocumentation(sources, 2000)
-    judged = dict((name, text) for text, name in source.summaries[:: lessons.JUDGED])
+    judged = dict((name, text) for text, name in source.summaries[:: lessons.HELD_OUT_SHARE])
     explained = {one.id: one.sections[0].paragraphs[0] for one in source}
     assert set(judged.values()).isdisjoint([*lines, *(text for text, _ in taught)])
     assert len(set(lines) & set(summaries)) > len(judged)  # others are there
     assert {explained[name] for name in judged}.isdisjoint(text for _, text in taught)
     page = (place / "learning.html").read_text("utf-8")
-    assert "<svg" in page and "simcse_supervised" in page
+    assert page.count("<svg") == 3  # alignment and uniformity, map, curve
+    assert "simcse_supervised" in page and ": Adaptation" not in page
     again = CliRunner().invoke(app, [*map(str, arguments), "--resume"], catch_exceptions=False)
     words = again.stdout.splitlines()
-    assert [
-        f"{score:.3f}" in line
-        for score, line in zip(
-            (alone["base_score"], alone["score"], pairs["score"]), words[1:], strict=False
-        )
-    ] == [True] * 3
-    assert words[-1] == f"the curve: {place / 'learning.html'}"
+    scores = (alone["base_score"], alone["score"], pairs["score"])
+    assert [f"{x:.3f}" in line for x, line in zip(scores, words[1:], strict=False)] == [True] * 3
+    assert words[-1] == f"curve, map and examples: {place / 'learning.html'}"
 
 
 @pytest.mark.parametrize("kept", [0, 2])
@@ -147,7 +144,7 @@ def test_a_lesson_that_is_not_proven_is_said_not_to_be_kept(kept, tmp_path):
         folder=tmp_path, steps=2, seconds=1.0, sentences_per_second=1.0, score=0.25, best_step=2,
         base_score=0.2, kept=kept, gain=gain,
     )  # fmt: skip
-    start, line = table([Lesson("simcse, 9 sentences", run)], "a-base")[1:]
-    assert start.split() == ["a-base", "as", "it", "is", "0.200"]
-    assert ("0.250  -0.020 [-0.030, -0.010]" in line) is (not kept)
-    assert line.endswith("not proven, not kept") is (not kept)
+    start, line, *why = table([Lesson("simcse, 9 sentences", run)], "a-base")[1:]
+    assert start.split() == ["a-base", "(base)", "0.200", "starting", "point"]
+    assert ("-0.020  [-0.030, -0.010]  worse; discarded" in line) is (not kept) is bool(why)
+    assert line.endswith("improved; saved") is bool(kept)

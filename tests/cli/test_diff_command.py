@@ -119,7 +119,7 @@ def test_two_models_on_an_index(model, index, texts, tmp_path):
     said = run("diff", *arguments)
     for line in ("OLD: ", "NEW: ", "overlap@10 ", "rank-biased overlap ", "threshold 0.9000 -> "):
         assert f"\n{line}" in f"\n{said}", line
-    assert said.splitlines()[-1].endswith("]")
+    assert "of the ten nearest changed [" in said.splitlines()[0]
     page = (tmp_path / "page.html").read_text()
     assert f"{at_ten['value']:.3f}" in page and "<h2>Queries that changed most</h2>" in page
     assert "http" not in page.replace("http-equiv", "")
@@ -174,15 +174,15 @@ def test_what_a_server_gets_wrong(corpus):
     for changes, trouble, words in (
         ({}, [400], "answered 400"),
         (uneven, [], "did not answer with vectors"),
-        (empty, [], "names no model"),
+        (empty, [], "lists no model"),
     ):
         server = type("Wrong", (Fake,), changes)(trouble=trouble)
         with server.running() as url, pytest.raises(ModelError, match=words):
             run("diff", url, url, "--on", corpus)
-    with pytest.raises(ModelError, match="does not answer"):
+    with pytest.raises(ModelError, match="is not responding"):
         run("diff", "http://127.0.0.1:1/v1", "x", "--on", corpus)
     for wrong in ("file:///etc/passwd", "ftp://x", "http://"):
-        with pytest.raises(OptionError, match=f"OLD '{wrong}': is no http"):
+        with pytest.raises(OptionError, match=f"OLD '{wrong}': is not an http"):
             run("diff", wrong, "x", "--on", corpus)
 
 
@@ -229,7 +229,7 @@ def test_a_connection_is_kept_and_made_again_where_the_server_closed_it():
         for is_closed in closed[:-1]:
             assert server.ask("x", {"a": 1}, attempts=1) == {}
             assert not is_closed or gone.wait(60)
-        with pytest.raises(ModelError, match="does not answer"):
+        with pytest.raises(ModelError, match="is not responding"):
             server.ask("x", {"a": 1}, attempts=1)
         over.set()
         http.shutdown()
@@ -242,7 +242,7 @@ def test_a_sample_of_documents(model, tmp_path):
     arguments = (model / "mean", model / "cls", "--on", tmp_path / "many.txt", "--documents", 200)
     found = printed("diff", *arguments, "--sample", 25)
     assert (found["documents"], found["of"]) == (200, 300)
-    assert "a sample of 300 (its error is in the intervals)" in run("diff", *arguments)
+    assert "a sample of 300. Ten nearest" in run("diff", *arguments)
 
 
 def test_bad_input(model, index, corpus, tmp_path):
@@ -252,7 +252,7 @@ def test_bad_input(model, index, corpus, tmp_path):
         ((), OptionError, "--on"),
         (("--on", tmp_path / "nowhere"), InputError, "nowhere"),
         (("--on", index, "--column", "text"), OptionError, "is an index, which"),
-        (("--on", corpus, "--query-file", tmp_path / "empty.txt"), InputError, "holds no query"),
+        (("--on", corpus, "--query-file", tmp_path / "empty.txt"), InputError, "contains no query"),
         (
             ("--on", corpus, "--query-file", tmp_path / "few.txt"),
             DataError,

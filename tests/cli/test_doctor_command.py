@@ -37,7 +37,7 @@ def test_write(folder, bert):
 def test_folder(folder):
     code, said = run(folder)
     assert code == 0
-    assert said.splitlines()[-1] == "all is well"
+    assert said.splitlines()[-1] == "no problems found"
     assert "attention" not in said + invoke("doctor", folder).stderr
     code, said = run(folder, "--json", "--pooling", "cls")
     assert code == 1
@@ -51,8 +51,8 @@ def test_a_collapsed_head_is_a_warning(tmp_path, bert, caplog):
     collapse_head(encoder.eval(), 0, 1, PROBES)
     encoder.save(tmp_path / "m")
     result = invoke("doctor", tmp_path / "m")
-    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "all is well")
-    said = "heads give the first token more than 90% of their weight (layer 1: 2)"
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "no problems found")
+    said = "heads give the first token more than 90 % of their weight (layer 1: 2)"
     assert said in result.stderr
     assert said in json.loads(run(tmp_path / "m", "--json")[1])["warning"]
     (tmp_path / "m" / NAME).unlink()
@@ -67,7 +67,7 @@ def test_index(folder, bert, tmp_path):
         options = ("--pooling", "mean") if name == "bare" else ()
         invoke("index", tmp_path / "t.txt", "--model", model, "-o", tmp_path / name, *options)
         code, said = run(tmp_path / name)
-        assert (code, said.splitlines()[-1]) == (0, "all is well")
+        assert (code, said.splitlines()[-1]) == (0, "no problems found")
         assert "ok     index: 2 rows of this model" in said
     invoke("index", tmp_path / "t.txt", "--model", folder, "-o", tmp_path / "adapted" / "index")
     assert run(tmp_path / "adapted")[0] == 0  # as adapt leaves it

@@ -77,12 +77,12 @@ def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, sou
                "--shard-rows", "7")  # fmt: skip
     for share, count, words in (
         ("2/2", 4, "5 shards are still missing"),
-        ("1/2", 5, "complete: all 9 shards checked, 60 rows of one model"),
+        ("1/2", 5, "complete: all 9 shards checked, 60 rows"),
     ):
         text = run(*command, "--shard", share)
         assert f"in {count} of 9 shards" in text and words in text
         assert manifest(tmp_path / "v")["complete"] == (share == "1/2")
-    with pytest.raises(OutputError, match="begun with other settings"):
+    with pytest.raises(OutputError, match="started with different settings"):
         run(*command, "--engine", "local", "--unit")
     before = stored(tmp_path / "v")
     for again in (("--engine", "local"), ("--shard", "1/2")):
@@ -92,7 +92,9 @@ def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, sou
     assert printed(*command, "--engine", "local", "--overwrite")["encoded"] == 60
     assert stored(tmp_path / "v").equals(before)
     (tmp_path / "v" / "shard-000003.parquet").write_bytes(b"damaged")
-    with pytest.raises(InputError, match=r"shard-000003\.parquet: is no whole file of vectors"):
+    with pytest.raises(
+        InputError, match=r"shard-000003\.parquet: is not a complete file of vectors"
+    ):
         run(*command, "--engine", "local")
 
 
@@ -120,7 +122,7 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
     (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
     command = ("encode", bert, tmp_path / "t.jsonl", "-o", tmp_path / "v", "--engine", "local",
                "--shard-rows", "5", "--pooling", "cls")  # fmt: skip
-    with pytest.raises(UserError, match=r"t\.jsonl:13: .*holds 12"):
+    with pytest.raises(UserError, match=r"t\.jsonl:13: .*contains 12"):
         run(*command)
     assert sorted(path.name for path in (tmp_path / "v").glob("*.parquet")) == [
         "shard-000000.parquet",
@@ -131,15 +133,15 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
 @pytest.mark.parametrize(("options", "error", "words"), [
     (["--engine", "rya"], OptionError, "did you mean 'ray'"),
     (["--engine", "local", "--dtype", "int9"], OptionError, "did you mean 'int8'"),
-    (["--shard", "4/3"], OptionError, "write i/n"),
-    (["--shard", "1/3", "--overwrite"], OptionError, "shards of others"),
-    (["--engine", "local", "--worker-gpus", "1"], OptionError, "goes with --engine ray"),
-    (["--engine", "local", "--id", "none"], OptionError, "no such column"),
+    (["--shard", "4/3"], OptionError, "must be i/n"),
+    (["--shard", "1/3", "--overwrite"], OptionError, "shards of other"),
+    (["--engine", "local", "--worker-gpus", "1"], OptionError, "needs --engine ray"),
+    (["--engine", "local", "--id", "none"], OptionError, "unknown column"),
     (["--engine", "local", "-o", "v.npy"], OptionError, "must be a folder"),
-    (["--id", "key", "-o", "v.npy"], OptionError, "must be a folder where.*--id"),
+    (["--id", "key", "-o", "v.npy"], OptionError, "must be a folder: --engine.*--id"),
     (["--dtype", "int8", "-o", "v.npy"], OptionError, "must be a folder"),
     (["--workers", "2", "-o", "v.npy"], OptionError, "must be a folder"),
-    (["--engine", "local", "-o", "full"], OutputError, "no folder of vectors"),
+    (["--engine", "local", "-o", "full"], OutputError, "not a folder of vectors"),
     (["--engine", "local", "-o", "nothing://x/y"], InputError, "nothing"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(tmp_path, bert, source, options, error, words, monkeypatch):

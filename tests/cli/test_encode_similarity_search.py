@@ -100,7 +100,7 @@ def test_encode_goes_on_after_a_kill(tmp_path, lines):
 def test_encode_reports_truncation(tmp_path):
     (tmp_path / "long.txt").write_text("word " * 400 + "\nshort\n")
     result = invoke("encode", MINILM, tmp_path / "long.txt", "-o", tmp_path / "v.npy", "--unit")
-    assert "1 of 2 texts were longer than" in result.stderr
+    assert "1 of 2 texts were truncated to" in result.stderr
     norms = np.linalg.norm(np.load(tmp_path / "v.npy"), axis=1)
     assert norms == pytest.approx([1, 1])
 
@@ -214,7 +214,7 @@ def test_search_threshold_and_query_file(built, tmp_path):
             run("search", built, "x", "--threshold", cosine)
     weak = printed("search", built, "zzqq xkcd 12345")["results"][0]
     assert weak["no_match"] and max(hit["confidence"] for hit in weak["hits"]) < 12
-    assert run("search", built, "zzqq xkcd 12345").startswith("nothing matches well\n")
+    assert run("search", built, "zzqq xkcd 12345").startswith("no good match\n")
 
 
 def test_typing_errors_are_repaired_unless_exact(tmp_path):
@@ -224,7 +224,9 @@ def test_typing_errors_are_repaired_unless_exact(tmp_path):
     (result,) = printed("search", tmp_path / "i", "centrl", "bank")["results"]
     assert (result["query"], result["searched"]) == ("centrl bank", "central bank")
     shown = run("search", tmp_path / "i", "centrl", "bank")
-    assert shown.startswith("searched for central bank; search for centrl bank instead: --exact\n")
+    assert shown.startswith(
+        "showing results for central bank; to search for centrl bank, add --exact\n"
+    )
     (result,) = printed("search", tmp_path / "i", "centrl", "bank", "--exact")["results"]
     assert result["searched"] == "centrl bank"
 
@@ -274,7 +276,7 @@ def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, line
     folder = tmp_path / "index"
     run("index", lines, "--model", tmp_path / "here", "-o", folder)
     (tmp_path / "here").rename(tmp_path / "there")
-    with pytest.raises(ModelError, match="if it has moved, use --model"):
+    with pytest.raises(ModelError, match="if it moved, add --model"):
         run("search", folder, "x")
     assert run("search", folder, "a pet", "-k", 1, "--model", tmp_path / "there")
 
@@ -304,18 +306,18 @@ WRONG = [
     ("search {d} x", InputError, "no index"),
     ("search {d}/no x", InputError, "no such folder"),
     ("search {i} x -k 0", OptionError, "at least 1"),
-    ("search {i}", OptionError, "name a query"),
+    ("search {i}", OptionError, "give a query"),
     ("search {i} --query-file {d}/no", InputError, "no such file"),
-    ("search {i} ", OptionError, "is empty; name a query"),
+    ("search {i} ", OptionError, "is empty; give a query"),
     ("similarity {d}/no a b", ModelError, "no such"),
-    ("index {t} --model {m} -o {i} --add --upsert", UserError, "does not go with --upsert"),
-    ("index {t} --model m -o {i} --add --overwrite", UserError, "does not go with --add"),
+    ("index {t} --model {m} -o {i} --add --upsert", UserError, "cannot be combined with --upsert"),
+    ("index {t} --model m -o {i} --add --overwrite", UserError, "cannot be combined with --add"),
     ("index {t} --model {m} -o {i} --upsert", UserError, "needs --id"),
     ("index {t} --model {m} -o {d}/no --add", UserError, "no such folder"),
     ("search {i} x --where year", UserError, "neither JSON nor"),
-    ("index {i} {t} --remove 0", UserError, "does not go with --remove"),
+    ("index {i} {t} --remove 0", UserError, "cannot be combined with --remove"),
     *(
-        (f"index {{i}} --sync {option}", UserError, f"^{option.split()[0]} .* go with --sync")
+        (f"index {{i}} --sync {option}", UserError, f"^{option.split()[0]} .* combined with --sync")
         for option in [
             "--as-text *.a",
             "--bm25-weight 0",
@@ -331,16 +333,24 @@ WRONG = [
         ]
     ),
     *(
-        (f"index {{i}} {change} --metric dot", UserError, "^--metric 'dot': does not go with --")
+        (
+            f"index {{i}} {change} --metric dot",
+            UserError,
+            "^--metric 'dot': cannot be combined with --",
+        )
         for change in ("--sync", "--watch", "--list", "--remove 0", "--model {m}")
     ),
-    ("index {i} --remove 0 --sync", UserError, "--sync 'True': does not go with --remove"),
+    ("index {i} --remove 0 --sync", UserError, "--sync 'True': cannot be combined with --remove"),
     (
         "index {i} --list --max-seq-length 5",
         UserError,
-        "--max-seq-length '5': does not go with --list",
+        "--max-seq-length '5': cannot be combined with --list",
     ),
-    ("index {t} -o {i} --add --metric dot", UserError, "--metric 'dot': does not go with --add"),
+    (
+        "index {t} -o {i} --add --metric dot",
+        UserError,
+        "--metric 'dot': cannot be combined with --add",
+    ),
     ("index {i} --remove nobody", UserError, "not in the index"),
     ("index {i} --remove-where year", UserError, "neither JSON nor"),
     ("index {d} --remove 0", UserError, "no index"),
@@ -360,9 +370,9 @@ def test_bad_input_costs_no_torch(line, error, words, tmp_path, lines, built, mo
 
 
 @pytest.mark.parametrize(("rows", "words"), [
-    ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. holds 3, no text"),
+    ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. contains 3, not text"),
     ('{"text": "a", "id": null}\n', r"t\.jsonl:1: the id must be"),
-    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*twice"), ("", "no text to read"),
+    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*repeat"), ("", "found no text"),
 ])  # fmt: skip
 def test_bad_rows_leave_no_index(tmp_path, rows, words):
     (tmp_path / "t.jsonl").write_text(rows)

@@ -39,7 +39,7 @@ def test_doctor_names_what_is_missing_and_what_to_type(monkeypatch, tmp_path):
     found = json.loads(run("doctor", "--json").stdout)
     assert {"documents", "serve"} <= set(found["missing"]) and "offline" not in found["missing"]
     assert found["data"] == [str(tmp_path / "nowhere"), False]
-    assert any("which is not there" in line for line in lines)
+    assert any("which does not exist" in line for line in lines)
 
 
 def test_every_extra_that_it_names_exists():

@@ -69,7 +69,7 @@ def test_what_an_export_cannot_do_is_refused(model, lines, tmp_path):
         ("encode {m} --runtime onxx", OptionError, "unknown"),
         ("encode {m}/onnx --max-seq-length 9", OptionError, "--max-seq-length 9"),
         ("encode {m}/onnx --runtime torch", OptionError, "is exported to onnx"),
-        ("export {m} --to onnx --calibrate x", OptionError, "is for --int8 alone"),
+        ("export {m} --to onnx --calibrate x", OptionError, "needs --int8"),
         ("export all-MiniLM-L6-v2 --to onnx", OptionError, "name a folder to write"),
         ("export {m} --to onnx", OutputError, "--overwrite"),
     ):

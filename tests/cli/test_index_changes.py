@@ -41,11 +41,11 @@ def test_another_model(built, models, tmp_path):
     assert made.vectors[rows] == pytest.approx(fresh.vectors[rows], abs=1e-5)
     assert made.facts.source == fresh.facts.source
     assert made.ranker == before.ranker == Ranker(0.4)
-    assert "encoded anew by" in run("index", built, "--model", models / "mean")
+    assert "encoded again with" in run("index", built, "--model", models / "mean")
 
 
 def test_bad_input(built, models, tmp_path):
-    with pytest.raises(OptionError, match=r"SOURCE .*does not go with --model"):
+    with pytest.raises(OptionError, match=r"SOURCE .*cannot be combined with --model"):
         run("index", built, tmp_path / "notes.txt", "--model", models / "cls")
     with pytest.raises(UserError, match=r"--output/-o .*is missing"):
         run("index", models / "mean")

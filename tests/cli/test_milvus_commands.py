@@ -89,7 +89,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
     with running(create_app(served(TorchEncoder.load(model), "mini"), index=index)) as url:
         (result,) = httpx.post(f"{url}/search", json={"query": texts[5]}).json()["results"]
         assert result["hits"][0]["text"] == texts[5]
-    with pytest.raises(OptionError, match="does not go with --add"):
+    with pytest.raises(OptionError, match="cannot be combined with --add"):
         printed("index", vectors, "--model", model, "-o", folder, "--add", "--encoded")
 
 
@@ -123,11 +123,11 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
         )
     other = tmp_path / "other"
     printed("index", new, "--model", model, "-o", other, *options)
-    with pytest.raises(OptionError, match="does not go with --add"):
+    with pytest.raises(OptionError, match="cannot be combined with --add"):
         printed(
             "index", new, "--model", model, "-o", other, "--add", "--milvus-uri", "x.db", *options
         )
-    with pytest.raises(OptionError, match="--max-seq-length '5': does not go with --add"):
+    with pytest.raises(OptionError, match="--max-seq-length '5': cannot be combined with --add"):
         printed(
             "index", new, "--model", model, "-o", folder, "--add", "--max-seq-length", 5, *options
         )

@@ -42,9 +42,9 @@ def settings_of(folder):
 
 def test_sentences(run, texts, bert, tmp_path):
     out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "max_steps=5")
-    first, last = out.splitlines()
-    assert first.startswith("m: 5 steps, ")
-    assert re.fullmatch(r"Saved the last step\. .*; \d+\.\d % of the base's neighbors .*", last)
+    first, second, last = out.splitlines()
+    assert second.startswith("m: 5 steps, ") and last.endswith("--model m")
+    assert re.fullmatch(r"Saved the last step\. .*; \d+\.\d % of the base's neighbors .*", first)
     blind, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
     assert "simcse" in chosen and "max_seq_length 32" in chosen
     assert blind.startswith("--evaluate neighbors: ") and "--evaluate FILE" in blind
@@ -74,7 +74,7 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
     assert (stored["objective"]["name"], stored["settings"]["seed"]) == ("simcse_supervised", 4)
     assert "mrr@10" in (tmp_path / "m" / "README.md").read_text()
     out, _ = run("train", pairs, "-o", "n", "--base", bert, *FAST, *asked)
-    best = out.splitlines()[1]
+    best = out.splitlines()[0]
     start = f"heldout mrr@10 {told['score']:.3f} after step {told['best_step']}"
     assert told["improved"] == (told["score"] > told["base_score"])  # ten pairs have no interval
     start = f"Improved and saved: {start}" if told["improved"] else f"No improvement: {start}"
@@ -82,7 +82,7 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
 
 
 @pytest.mark.parametrize(("count", "answers", "held", "choosing"), [
-    (400, 200, "40 pairs, with all", 20), (100, 1, "20 queries whose answers", 20),
+    (400, 200, "40 pairs (", 20), (100, 1, "20 queries, but not their answers", 20),
 ], ids=["faq", "star"])  # fmt: skip
 def test_rows_that_share_answers_are_trained(
     run, bert, tmp_path, sentences, caplog, count, answers, held, choosing
@@ -95,8 +95,8 @@ def test_rows_that_share_answers_are_trained(
     roles, first, chosen = lines
     assert roles == "query: q, positive: a" and first.startswith(f"held out: {held}")
     # With one answer to all questions there is nothing to tell apart.
-    assert any("no step has had a gradient" in line for line in caplog.messages) == (answers == 1)
-    assert chosen.endswith("so that equal texts are not negatives: duplicates mask")
+    assert any("all gradients are zero" in line for line in caplog.messages) == (answers == 1)
+    assert chosen.endswith("for repeated texts: duplicates mask")
     stored = settings_of(tmp_path / "m")
     assert (stored["objective"]["duplicates"], stored["defaults"]["values"]["duplicates"]) == (
         *("mask", "mask"),
@@ -158,7 +158,7 @@ def test_ratings_train_and_decide(run, bert, tmp_path, sentences):
     again, _ = run("train", "ratings.tsv", "-o", "m", "--score", "mark", *asked, "--resume")
     assert json.loads(again) == json.loads(out) | {"defaults": json.loads(again)["defaults"]}
     _, err = run("train", "ratings.tsv", "-o", "n", "--objective", "angle", *asked, code=2)
-    assert "score '': ratings.tsv has no column of scores by a known name (score, simil" in err
+    assert "score '': ratings.tsv has no score column with a known name (score, simil" in err
     _, err = run(
         "train", "ratings.tsv", "-o", "n", "--objective", "simcse", "--score", "0", *asked, code=2
     )
@@ -188,15 +188,15 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     gain = told["gain"]
     assert gain["low"] <= gain["value"] <= gain["high"] < 0 and gain["count"] == 25
     said = run(*asked, "-o", "m", "--resume", "--require-improvement", code=3)[0].splitlines()
-    assert said[0].startswith("m: 4 steps, ")
-    assert said[1].startswith(f"No improvement: heldout mrr@10 {told['score']:.3f} after step 4")
+    assert said[1].startswith("m: 4 steps, ")
+    assert said[0].startswith(f"No improvement: heldout mrr@10 {told['score']:.3f} after step 4")
     numbers = (f"{told['base_score']:.3f}", *(f"{gain[k]:+.3f}" for k in ("value", "low", "high")))
-    assert all(number in said[1] for number in numbers)
-    assert said[1].endswith("(docs/troubleshooting.md#no-gain)")
+    assert all(number in said[0] for number in numbers)
+    assert said[0].endswith("(docs/troubleshooting.md#no-gain)")
     base = TorchEncoder.load(bert, pooling="mean").encode(sentences[:5])
     assert np.array_equal(TorchEncoder.load(tmp_path / "m").encode(sentences[:5]), base)
     out, _ = run(*asked, "-o", "n", "--keep", "last")
-    assert " Saved the last step. (docs/" in out.splitlines()[-1]
+    assert " Saved the last step. (docs/" in out.splitlines()[0]
     assert not np.allclose(TorchEncoder.load(tmp_path / "n").encode(sentences[:5]), base, atol=0.1)
 
 
@@ -209,7 +209,7 @@ def test_sentences_that_drift_from_a_sentence_encoder(run, bert, tmp_path, sente
     told = json.loads(out)
     assert (told["improved"], told["kept"], told["evaluate"]) == (False, 0, "neighbors")
     assert told["score"] < 0.5 and told["base_score"] == 1.0
-    assert "whether what changed is better" in told["cannot_see"]
+    assert "whether the change is better" in told["cannot_see"]
     assert "--evaluate FILE" in told["better_evidence"]
     out, _ = run(*asked, "-o", "n", "--base", bert, "--json")
     assert [json.loads(out)[key] for key in ("improved", "kept")] == [None, 4]
@@ -230,26 +230,28 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     assert err.startswith("--evaluate documents: ")
     told = json.loads(out)
     assert (told["evaluate"], told["improved"] in (True, False)) == ("documents", True)
-    assert "whether people's questions find them" in told["cannot_see"]
+    assert "whether people's questions do" in told["cannot_see"]
     card = tmp_path / "m" / ("README.md" if told["kept"] else "run/best/README.md")
     assert '"rows": 288' in card.read_text()
     # Too few documents, but sentences enough; and too few of both.
     (tmp_path / "few.txt").write_text("\n\n".join(documents[:90]) + "\n")
     out, err = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
     assert json.loads(out)["evaluate"] == "neighbors"
-    assert err.startswith("not --evaluate documents, the default: few.txt: too few documents")
+    assert err.startswith(
+        "the default, --evaluate documents, is impossible: few.txt: needs 20 held-out documents"
+    )
     (tmp_path / "tiny.txt").write_text("\n\n".join(documents[:20]) + "\n")
     out, err = run(*asked[:1], "tiny.txt", *asked[2:], "-o", "tiny", "--json")
     assert (json.loads(out)["evaluate"], json.loads(out)["improved"]) == ("none", None)
-    assert err.startswith("nothing is evaluated: tiny.txt: too few sentences")
-    assert "12 could be" in err and "--evaluate" in err
+    assert err.startswith("evaluation skipped: tiny.txt: needs 20 held-out sentences")
+    assert "20 % of this corpus is 12" in err and "--evaluate" in err
 
 
-UNSEEN = "an improvement cannot be seen"
+UNSEEN = "improvement cannot be measured"
 REFUSED = {
-    "{texts} --require-improvement": f"'neighbors': {UNSEEN}; pairs (two columns)",
+    "{texts} --require-improvement": f"'neighbors': {UNSEEN}; train on pairs (two columns)",
     "{texts} --require-improvement --evaluate none": f"--require-improvement 'none': {UNSEEN}",
-    "{texts} --evaluate documents": "needs sentences, and --documents",
+    "{texts} --evaluate documents": "needs sentences and --documents",
     "{pairs} --evaluate neighbors": "needs a corpus of sentences; this one has pairs",
     "{texts} --evaluate neighbours": "did you mean 'neighbors'?",
     # Before the corpus is read.
@@ -321,15 +323,15 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert
         assert run(*command, "--resume", "--json")[0] == first[name][0]
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == files
     for more, words in (
-        (["--set", "temperature=0.2"], "has temperature 0.1, this one 0.2"),
-        (["--set", "max_steps=5"], "has max_steps 4, this one 5"),
+        (["--set", "temperature=0.2"], "has temperature 0.1, now it is 0.2"),
+        (["--set", "max_steps=5"], "has max_steps 4, now it is 5"),
         (["--set", "eval_size=12"], "has rows '"),
-        (["--evaluate", "none"], "has evaluated True, this one False"),
+        (["--evaluate", "none"], "has evaluated True, now it is False"),
     ):
         said = run(*asked["two"], *more, "--resume", code=2)[1]
         assert "two: the run there" in said and words in said
     texts.write_text(texts.read_text() + "One more line.\n")
-    with pytest.raises(AssertionError, match="has other text"):
+    with pytest.raises(AssertionError, match="used a different text"):
         run(*asked["one"], "--resume")
 
 
@@ -396,10 +398,8 @@ def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     _, err = first.communicate(timeout=60)
     assert first.returncode == 130, err
     *_, stopping, last = err.splitlines()
-    assert stopping.startswith("contrasent: stopping: the step in hand is finished and kept in a ")
-    assert re.fullmatch(
-        r"contrasent: stopped; step \d+ of 200 is kept; --resume goes on with m", last
-    )
+    assert stopping.startswith("contrasent: stopping after this step, with a ")
+    assert re.fullmatch(r"contrasent: stopped; step \d+ of 200 is kept; --resume continues m", last)
     assert "Traceback" not in err
     assert (tmp_path / "m" / "run" / "checkpoint.safetensors").is_file()
     second = started(*asked, "-o", "m", "--resume", folder=tmp_path)
@@ -431,7 +431,7 @@ def test_ctrl_c_is_answered_during_a_long_step(texts, bert, tmp_path):
     while not (tmp_path / "begun").exists():
         assert process.poll() is None
         time.sleep(0.02)
-    for words in ("stopping: the step in hand", "stopped; --resume goes on with m"):
+    for words in ("stopping after this step", "stopped; --resume continues m"):
         process.send_signal(signal.SIGINT)
         while words not in (line := process.stderr.readline()):
             assert line, words
@@ -477,7 +477,7 @@ def test_several_corpora(run, pairs, bert, tmp_path, sentences):
     assert settings_of(tmp_path / "m")["corpus"]["source"] == "pairs.tsv + more.json"
     assert settings_of(tmp_path / "m")["settings"]["weights"] == "1,3"
     _, err = run(*asked, "-o", "n", "--set", "weights=1,2,3", code=2)
-    assert "weights '1,2,3': give as many numbers as there are corpora, 2" in err
+    assert "weights '1,2,3': give one number per corpus, 2" in err
     alone = ["train", pairs, "--base", bert, *FAST, "--set", "max_steps=1", "-o", "n"]
-    assert "are of several corpora" in run(*alone, "--set", "weights=1", code=2)[1]
-    assert "a positive number each" in run(*alone, "--set", "weights=1,x", code=2)[1]
+    assert "needs several corpora" in run(*alone, "--set", "weights=1", code=2)[1]
+    assert "be positive numbers" in run(*alone, "--set", "weights=1,x", code=2)[1]

@@ -141,7 +141,7 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     ] * 2
     bare.write_text(f'1,"{PROSE}"\n2,"Again: {PROSE}"\n')
     assert len(list(DocumentSource(bare))) == 2
-    with pytest.raises(OptionError, match=r"'word'.*no such column.*did you mean 'words'"):
+    with pytest.raises(OptionError, match=r"'word'.*unknown column.*did you mean 'words'"):
         list(DocumentSource(path, columns=["word"]))
     with pytest.raises(OptionError, match="at least one"):
         DocumentSource(path, columns=[])
@@ -211,11 +211,11 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
         "broken": ["e.zip", "d.md.gz", "f.ipynb", *(f"n.{kind}" for kind in BROKEN), "u.xml"],
         "binary": ["g.txt", "q", "r.xyz"], "empty": ["h.md", "i.md"],
         "text of an unknown type": ["j.xyz", "unread.me"],
-        "JSON that is no list of rows": ["k.json"],
-        "symbolic link": ["0.md", "l.md", "loop", "m"], "nothing but repetition": ["p.md"],
-        "table of nothing but numbers": ["o.csv"],
+        "JSON that is not a list of rows": ["k.json"],
+        "symbolic link": ["0.md", "l.md", "loop", "m"], "repetition only": ["p.md"],
+        "table of numbers only": ["o.csv"],
     }  # fmt: skip
-    assert "skipped 1, JSON that is no list of rows: k.json" in source.report.lines()
+    assert "skipped 1, JSON that is not a list of rows: k.json" in source.report.lines()
 
 
 KEYS = [
@@ -239,7 +239,7 @@ def test_keys_within_documents_are_left_out_and_counted(tmp_path):
     found = {d.id: [p for s in d.sections for p in s.paragraphs] for d in source}
     assert found == {"a.md": ["First. Last.", "after", "The end."], "b.csv#2": [kept]}
     assert source.report.keys == len(KEYS) + 4
-    assert f"left out {len(KEYS) + 4} lines that hold a key or a password" in source.report.lines()
+    assert f"skipped {len(KEYS) + 4} lines with a key or a password" in source.report.lines()
 
 
 def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
@@ -253,7 +253,7 @@ def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
     source = DocumentSource(path)
     assert [d.id for d in source] == ["a.zip/a.jsonl#d7", "a.zip/docs/b.md"]
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
-    once = ("secret", "hidden", "archive within an archive", "nothing but repetition")
+    once = ("secret", "hidden", "archive within an archive", "repetition only")
     assert counts == {"unsafe name in an archive": 3, **dict.fromkeys(once, 1)}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.zip"]
 
@@ -273,22 +273,22 @@ def test_every_reason_is_explained():
 
 
 def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
-    with pytest.raises(InputError, match="folder is empty; put documents there"):
+    with pytest.raises(InputError, match="folder is empty; add documents"):
         list(DocumentSource(tmp_path))
     (tmp_path / "head.csv").write_text("title,text\n")
-    with pytest.raises(InputError, match=r"head.csv: no text to read; skipped: 1 empty"):
+    with pytest.raises(InputError, match=r"head.csv: found no text; skipped: 1 empty"):
         list(DocumentSource(tmp_path / "head.csv"))
     (tmp_path / "head.csv").unlink()
     (tmp_path / "a.xyz").write_text(PROSE)
     (only,) = DocumentSource(tmp_path, as_text=["*.XYZ"])
     assert (only.id, only.sections[0].paragraphs) == ("a.xyz", (PROSE,))
     with pytest.raises(
-        InputError, match=r"1 text of an unknown type; .*--as-text .*read are .*\.md"
+        InputError, match=r"1 text of an unknown type; .*--as-text .*supported formats: .*\.md"
     ):
         list(DocumentSource(tmp_path))
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
     (tmp_path / "b.epub").write_bytes(b"no zip")
-    found = r"2 broken, 1 text of an unknown type; .*save or pack it anew"
+    found = r"2 broken, 1 text of an unknown type; .*save it again"
     with pytest.raises(InputError, match=found):
         list(DocumentSource(tmp_path))
     (tmp_path / "notes.md").write_text(PROSE)
@@ -299,8 +299,8 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
 @pytest.mark.parametrize(("name", "start", "reason", "remedy"), [
     ("dump.txt", b"", "too large", "split files"), ("dump.html", b"", "too large", "split files"),
     ("dump.pdf", b"%PDF-1.7\n", "too large", "split files"),
-    ("rows.csv", b"title,text\n", "binary", "read are"),
-    ("rows.jsonl", b'{"text": "a"}\n', "binary", "read are"),
+    ("rows.csv", b"title,text\n", "binary", "supported formats"),
+    ("rows.jsonl", b'{"text": "a"}\n', "binary", "supported formats"),
 ])  # fmt: skip
 def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, reason, remedy):
     with (tmp_path / name).open("wb") as stream:

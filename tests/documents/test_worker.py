@@ -66,7 +66,7 @@ def test_what_is_attached_takes_no_mail_with_it(tmp_path):
     source = DocumentSource(tmp_path)
     source.reader = Executing
     assert [d.id for d in source] == ["a.eml"]
-    assert source.report.skipped[Reason.ENDED].names == ["a.eml (the rest)"]
+    assert source.report.skipped[Reason.ENDED].names == ["a.eml (remainder)"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_answer_that_is_none_is_no_document(tmp_path, answer):
     with closing(FileReader(None, 1000)) as reader:
         reader.command = (sys.executable, "-c", code)
         for _ in range(2):
-            with pytest.raises(Skip, match="ended its reader"):
+            with pytest.raises(Skip, match="crashed its reader"):
                 list(reader.read(entry))
 
 
@@ -119,7 +119,7 @@ def test_what_is_packed_is_bounded(tmp_path):
     assert time.monotonic() - began < 60
     assert source.report.documents < 20_000
     skipped = {n: why for why, found in source.report.skipped.items() for n in found.names}
-    reasons = {name.split("/")[0].removesuffix(" (the rest)"): skipped[name] for name in skipped}
+    reasons = {name.split("/")[0].removesuffix(" (remainder)"): skipped[name] for name in skipped}
     assert reasons == {name: reason for name, (_, reason) in BOMBS.items()}
 
 

@@ -113,14 +113,16 @@ def test_a_row(folder, tmp_path, kind):
     assert able == row["diffcse"]
     if kind not in DECODERS:
         assert row["bidirectional"] == "always"
-        with pytest.raises(OptionError, match="sees both sides of a token already"):
+        with pytest.raises(OptionError, match="already attends to both sides of a token"):
             Encoder.load(base, pooling="mean", bidirectional=True)
 
 
 @pytest.mark.parametrize("kind", DECODERS)
 def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
     assert TABLE[kind]["bidirectional"] == "by the setting"
-    with pytest.raises(OptionError, match="pooling 'cls': a decoder's first token sees nothing"):
+    with pytest.raises(
+        OptionError, match="pooling 'cls': the first token of a decoder does not see"
+    ):
         Encoder.load(folder(kind), pooling="cls")
     encoder = Encoder.load(folder(kind), pooling="cls", bidirectional=True)
     # One length is computed without a mask, several with one; and the same in training.

@@ -63,7 +63,7 @@ def test_a_collapsed_head_and_layer_are_named(encoder):
     found = attention_of(encoder, TEXTS)
     assert found.sinks == [(2, 1)]
     heads = found.first.size
-    assert f"1 of {heads} heads give the first token more than 90% of" in found.warning()
+    assert f"1 of {heads} heads give the first token more than 90 % of" in found.warning()
     assert "(layer 2: 1)" in found.warning()
     assert "less than" not in found.warning()
     for head in range(1, found.first.shape[1]):

@@ -43,24 +43,24 @@ def cut(folder):
 REJECTED = {
     "missing weights": (
         lambda m: weights(m, without("layer.1.output.dense")),
-        r"2 weights are missing and would be random \(encoder.layer.1.output.dense.bias, ",
+        r"2 weights are missing \(encoder.layer.1.output.dense.bias, ",
     ),
     "newly initialized layer": (
         lambda m: config(m, num_hidden_layers=3),
-        r"16 weights are missing and would be random \(encoder.layer.2",
+        r"16 weights are missing \(encoder.layer.2",
     ),
     "layers left over": (
         lambda m: config(m, num_hidden_layers=1),
-        r"16 weights have no place in the model that config.json describes \(encoder.layer.1",
+        r"16 weights are unknown to the model in config.json \(encoder.layer.1",
     ),
     "mismatched shape": (
         lambda m: config(m, intermediate_size=64),
-        r"the weights do not fit config.json: encoder.layer.0.intermediate.dense.\w+ has shape "
-        r"\(48.* and should have \(64",
+        r"the weights do not match config.json: encoder.layer.0.intermediate.dense.\w+ has shape "
+        r"\(48.*, expected \(64",
     ),
     "pickled weights alone": (
         to_pickle,
-        r"no safetensors weights in it \(pickled weights are never read",
+        r"no safetensors weights; convert pickled weights",
     ),
     "damaged weights": (cut, "the weights cannot be loaded: Error while deserializing header"),
     "no encoder": (lambda m: config(m, model_type="t5", dropout_rate=0.1), "m.*t5|config.json"),
@@ -71,7 +71,7 @@ REJECTED = {
     ),
     "no tokenizer": (
         lambda m: [(m / n).unlink() for n in ("tokenizer.json", "tokenizer_config.json")],
-        "no tokenizer.json in it, nor a vocabulary",
+        "contains neither tokenizer.json nor a vocabulary",
     ),
     "damaged tokenizer": (
         lambda m: (m / "tokenizer.json").write_text("{}"),
@@ -103,7 +103,7 @@ def test_a_pickle_with_the_weights_is_not_opened(bert, tmp_path):
 def test_a_tokenizer_of_another_vocabulary(tiny, tmp_path):
     folder = shutil.copytree(tiny["bert"], tmp_path / "m")
     shutil.copy(tiny["roberta"] / "tokenizer.json", folder)
-    message = "the tokenizer has 380 entries and the encoder 78; they are not of one model"
+    message = "the tokenizer has 380 entries and the encoder 78; they belong to different models"
     with pytest.raises(ModelError, match=message):
         TorchEncoder.load(folder, pooling="mean")
 
@@ -133,7 +133,7 @@ def test_heads_of_pretraining_are_passed_over(bert, tmp_path):
     expected = TorchEncoder.load(bert, pooling="mean").encode(TEXTS)
     assert np.array_equal(TorchEncoder.load(folder, pooling="mean").encode(TEXTS), expected)
     config(folder, num_hidden_layers=1)
-    with pytest.raises(ModelError, match=r"16 weights have no place .*\(bert.encoder.layer.1"):
+    with pytest.raises(ModelError, match=r"16 weights are unknown .*\(bert.encoder.layer.1"):
         TorchEncoder.load(folder, pooling="mean")
 
 

@@ -46,7 +46,8 @@ def test_everything_is_told(bert):
     ]
     assert stated["tags"][-2:] == ["dataset_size:7", "loss:simcse"]
     for wanted in (
-        "32 dimensions (unit length), pooled by `mean` from 2 layers; texts are cut at 20 tokens",
+        "32 dimensions (unit length), pooled by `mean` from 2 layers; "
+        "texts are truncated to 20 tokens",
         '| objective | `{"name": "simcse"}` |',
         '| settings | `{"learning_rate": 3e-05, "seed": 4}` |',
         '"rows": 7',

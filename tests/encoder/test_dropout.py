@@ -226,5 +226,5 @@ def test_a_kind_without_the_setting_is_named():
     config = Config()
     configure(config, 0.3, None)
     assert config.hidden_dropout_prob == 0.3
-    with pytest.raises(ModelError, match="strange: no attention_dropout can be set"):
+    with pytest.raises(ModelError, match="strange: attention_dropout cannot be set"):
         configure(config, None, 0.3)

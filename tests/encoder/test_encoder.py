@@ -103,7 +103,7 @@ def test_truncation_is_counted_and_logged(bert, caplog):
     with caplog.at_level(logging.WARNING, logger="contrasent.model.base"):
         encoder.encode([long, "a map", long, long + "lamps"])
     assert encoder.truncated == 3
-    assert "3 of 4 sentences were cut at 12 tokens" in caplog.text
+    assert "3 of 4 sentences were truncated to 12 tokens" in caplog.text
     caplog.clear()
     encoder.encode(["a map"])
     assert (encoder.truncated, caplog.text) == (0, "")
@@ -116,7 +116,7 @@ def test_truncation_is_counted_and_logged(bert, caplog):
 
 @pytest.mark.parametrize("value", [0, 2, -5, 65, 10**6])
 def test_max_tokens_out_of_range(bert, value):
-    with pytest.raises(OptionError, match=rf"max_seq_length {value}: this encoder takes 3 to 64"):
+    with pytest.raises(OptionError, match=rf"max_seq_length {value}: must be from 3 to 64"):
         TorchEncoder.load(bert, pooling="mean", max_seq_length=value)
 
 
@@ -240,7 +240,7 @@ def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
         (tmp_path / "m" / name).mkdir()  # of the model that is replaced
     for name in ("notes.txt", "index"):
         (tmp_path / "m" / name).mkdir()
-        with pytest.raises(OutputError, match=f"m: holds other things .*, such as '{name}', which"):
+        with pytest.raises(OutputError, match=f"m: contains files that .*, such as '{name}'; move"):
             encoder.save(tmp_path / "m")
         (tmp_path / "m" / name).rmdir()
     assert TorchEncoder.load(tmp_path / "m").pooling == "cls"
@@ -249,7 +249,7 @@ def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m"]
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
-    with pytest.raises(OutputError, match=r"papers: holds other things than a model"):
+    with pytest.raises(OutputError, match=r"papers: contains files that are not part of a model"):
         encoder.save(tmp_path / "papers")
     with pytest.raises(OutputError, match=r"thesis\.txt: cannot write"):
         encoder.save(tmp_path / "papers" / "thesis.txt")

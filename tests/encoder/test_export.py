@@ -157,7 +157,7 @@ def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
     assert Exported.open(copy / "onnx", model=copy).identity == TorchEncoder.load(copy).identity
     config = copy / "config.json"
     config.write_text(config.read_text() + " ")
-    with pytest.raises(ModelError, match="other weights, settings or prompts"):
+    with pytest.raises(ModelError, match="current weights, settings or prompts"):
         Exported.open(copy / "onnx", model=copy)
 
 
@@ -175,7 +175,7 @@ def test_what_cannot_be_is_rejected_before_any_work(models, onnx, tmp_path):
         export(models["bert"], onnx, engine="onnx")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("mine")
-    with pytest.raises(OutputError, match="is no export"):
+    with pytest.raises(OutputError, match="is not an export"):
         export(models["bert"], tmp_path / "other", engine="onnx", overwrite=True)
     with pytest.raises(OptionError, match="16 at least"):
         export(models["bert"], tmp_path / "few", engine="onnx", calibration=["one"])

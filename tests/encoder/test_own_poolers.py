@@ -107,7 +107,7 @@ def test_the_mask_token_against_loops(bert):
         assert pooled[row].tolist() == hidden[1][row, last].tolist()
     for mask in (7, -1):
         encoder.pooler.mask = mask
-        with pytest.raises(ModelError, match=r"^pooling at the mask token: a text has none"):
+        with pytest.raises(ModelError, match=r"^pooling at the mask token needs a prompt"):
             encoder.pooler(hidden, ids, ids > 0)
 
 
@@ -148,15 +148,17 @@ def test_the_vector_at_the_mask_is_that_of_a_plain_loop(tiny, kind):
 def test_what_cannot_be_is_rejected_in_a_line(bert, tmp_path):
     encoder = prompted(bert)
     encoder.save(tmp_path / "model")
-    with pytest.raises(ModelError, match=r"pooled by 'mask', .* use it with torch$"):
+    with pytest.raises(ModelError, match=r"pooling 'mask' cannot .* use the model with torch$"):
         export(tmp_path / "model", tmp_path / "graph", engine="onnx")
-    with pytest.raises(ModelError, match=r"^pooling at the mask token: a text has none; [^\n]*$"):
+    with pytest.raises(ModelError, match=r"^pooling at the mask token needs a prompt with [^\n]*$"):
         encoder.encode(["a map"], prompt="")
     count = sum(map(len, encoder.tokenizer.around(TEMPLATE)))
     small = Tokenizer(encoder.tokenizer.backend, max_seq_length=count)
-    with pytest.raises(OptionError, match=rf"no room for a sentence; its own tokens are {count}$"):
+    with pytest.raises(
+        OptionError, match=rf"no room for a sentence; its own tokens number {count}$"
+    ):
         small(TEXTS, TEMPLATE)
-    with pytest.raises(OptionError, match=r"a template holds \[X\] once$"):
+    with pytest.raises(OptionError, match=r"a template must contain \[X\] once$"):
         encoder.encode(["a map"], prompt="[X] [X] [MASK]")
 
 
@@ -192,10 +194,14 @@ def test_other_frequencies_are_another_model_and_damaged_ones_none(bert, tmp_pat
     statistics = tmp_path / "model" / "1_IdfPooling" / "model.safetensors"
     stored = load_file(statistics)
     save_file(stored | {"frequencies": stored["frequencies"][:9].clone()}, statistics)
-    with pytest.raises(ModelError, match=r"1_IdfPooling/model.safetensors: is not as it was saved"):
+    with pytest.raises(
+        ModelError, match=r"1_IdfPooling/model.safetensors: has changed since it was saved"
+    ):
         TorchEncoder.load(tmp_path / "model")
     (tmp_path / "model" / WEIGHTS).unlink()
-    with pytest.raises(ModelError, match=r"1_IdfPooling: does not fit the pooler 'idf'"):
+    with pytest.raises(
+        ModelError, match=r"1_IdfPooling: does not match this model's pooling 'idf'"
+    ):
         TorchEncoder.load(tmp_path / "model")
 
 
@@ -215,7 +221,7 @@ def test_training_counts_the_rows_it_trains_on(bert, tmp_path):
 
 def test_without_frequencies_it_says_so_in_a_line(bert):
     encoder = TorchEncoder.load(bert, pooling="idf")
-    with pytest.raises(ModelError, match=r"^pooler 'idf' has no token frequencies; [^\n]+$"):
+    with pytest.raises(ModelError, match=r"^pooling 'idf' needs token frequencies; [^\n]+$"):
         encoder.encode(TEXTS)
 
 

@@ -136,7 +136,7 @@ def test_a_run_goes_on_with_the_library_that_it_began_with(bert, sentences, tmp_
             stored = json.loads(settings.read_text()) | {"products": ONEDNN}
             settings.write_text(json.dumps(stored))
             train(tmp_path / ONEDNN, resume=True)
-        assert "products are torch's here and were onednn's: the last digits" in caplog.text
+        assert "matrix products now use torch, not onednn: the last digits" in caplog.text
 
 
 @pytest.mark.parametrize("most", ["", "AVX512_CORE", "AVX2", "sse41"])

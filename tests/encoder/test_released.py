@@ -111,13 +111,13 @@ def test_what_the_files_do_not_tell_is_asked(checkpoint):
 
 def test_a_method_that_the_files_contradict(checkpoint):
     folder = checkpoint(PROJECTOR, extra=("aux_bert.",))
-    with pytest.raises(OptionError, match="is of diffcse, by its keys"):
+    with pytest.raises(OptionError, match="has the keys of diffcse"):
         import_checkpoint(folder, method="sup-simcse")
     save_file(
         {k: v for k, v in load_file(folder / "model.safetensors").items() if "embed" in k[:9]},
         folder / "model.safetensors",
     )
-    with pytest.raises(OptionError, match=r"has no mlp\.dense or pooler\.dense"):
+    with pytest.raises(OptionError, match=r"has no head \(mlp\.dense or pooler\.dense"):
         import_checkpoint(folder, method="sup-simcse")
     with pytest.raises(ModelError, match="weights are missing"):
         import_checkpoint(folder, method="simcse++")
@@ -126,7 +126,7 @@ def test_a_method_that_the_files_contradict(checkpoint):
 def test_pickled_weights_are_not_read(checkpoint, tmp_path):
     folder = checkpoint(TANH)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match="name that commit"):
+    with pytest.raises(ModelError, match="give that commit"):
         import_checkpoint(folder, method="esimcse")
     mark = tmp_path / "unpickled"
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch %b'\ntR." % bytes(mark))
@@ -157,10 +157,10 @@ def test_the_conversion_that_is_named_works(checkpoint, tiny):
 
 def test_what_is_no_checkpoint(checkpoint, tiny, tmp_path):
     for kind in set(KINDS) - {"bert", "roberta"}:
-        with pytest.raises(ModelError, match="is not of a BERT or RoBERTa"):
+        with pytest.raises(ModelError, match="is not from a BERT or RoBERTa"):
             import_checkpoint(tiny[kind], method="esimcse")
     TorchEncoder.load(tiny["bert"], pooling="mean").save(tmp_path / "whole")
-    with pytest.raises(ModelError, match="needs no import"):
+    with pytest.raises(ModelError, match="no import needed"):
         import_checkpoint(tmp_path / "whole", method="esimcse")
     folder = checkpoint(TANH, converted=False)
     with pytest.raises(ModelError, match=r"contrasent import .*checkpoint -o MODEL"):

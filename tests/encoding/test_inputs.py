@@ -91,7 +91,7 @@ def test_a_file_that_has_lost_rows_is_named(tmp_path):
     first = plan(str(tmp_path), shard_rows=20, text="body")
     write_parquet(tmp_path / "a.parquet", TEXTS[:30])
     assert plan(str(tmp_path), shard_rows=20, text="body").rows == 30
-    with pytest.raises(InputError, match="has changed since the run began"):
+    with pytest.raises(InputError, match="has changed since the run started"):
         list(first.read(2))
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_is_written_again_between_shards_is_named(tmp_path):
     ('{"text": "a", "id": null}\n', {"identity": "id"}, InputError, r":1: the id must be"),
     ('{"one": "a", "two": "b"}\n', {}, InputError, "choose one with --column"),
     ('{"one": "a", "two": "b"}\n', {"text": "tow"}, OptionError, "did you mean 'two'"),
-    ("\n\n", {}, InputError, "holds no text"),
+    ("\n\n", {}, InputError, "contains no text"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_named(tmp_path, content, options, error, words):
     (tmp_path / "a.jsonl").write_text(content)
@@ -129,5 +129,5 @@ def test_what_cannot_be_divided_is_refused(tmp_path):
     with pytest.raises(UserError, match="no such file"):
         plan(str(tmp_path / "none.parquet"), shard_rows=20)
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(InputError, match="no whole parquet file"):
+    with pytest.raises(InputError, match="not a complete parquet file"):
         plan(str(tmp_path / "a.parquet"), shard_rows=20)

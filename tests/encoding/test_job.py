@@ -92,7 +92,7 @@ def test_other_models_inputs_and_settings_are_refused(tmp_path, source):
         ({"size": 21}, "rows_a_shard"),
         ({"opener": Numbers(identity="another")}, "model"),
     ):
-        with pytest.raises(OutputError, match=rf"other settings \({words}\)"):
+        with pytest.raises(OutputError, match=rf"different settings \({words}\)"):
             run(made(source, tmp_path / "v", **changes))
     other = made(source, tmp_path / "w", Numbers(identity="another"))
     run(other)
@@ -101,10 +101,10 @@ def test_other_models_inputs_and_settings_are_refused(tmp_path, source):
     with pytest.raises(InputError, match=r"shard-000002.parquet: is of another model"):
         gather(str(tmp_path / "v"))
     shard.write_bytes((tmp_path / "v" / "shard-000001.parquet").read_bytes())
-    with pytest.raises(InputError, match=r"shard-000002.parquet: is of another input"):
+    with pytest.raises(InputError, match=r"shard-000002.parquet: is of a different input"):
         gather(str(tmp_path / "v"))
     shard.write_bytes(b"PAR1")
-    with pytest.raises(InputError, match="no whole file of vectors"):
+    with pytest.raises(InputError, match="not a complete file of vectors"):
         gather(str(tmp_path / "v"))
     manifest = tmp_path / "w" / "manifest.json"
     whole = json.loads(manifest.read_text())
@@ -115,9 +115,9 @@ def test_other_models_inputs_and_settings_are_refused(tmp_path, source):
             gather(str(tmp_path / "w"))
     (tmp_path / "u").mkdir()
     (tmp_path / "u" / "precious").touch()
-    with pytest.raises(OutputError, match="no folder of vectors"):
+    with pytest.raises(OutputError, match="not a folder of vectors"):
         run(made(source, tmp_path / "u"))
-    with pytest.raises(InputError, match="no manifest"):
+    with pytest.raises(InputError, match="manifest missing"):
         gather(str(tmp_path / "u"))
 
 
@@ -139,7 +139,7 @@ def test_a_worker_with_another_model_makes_nothing(tmp_path, source):
     job = replace(made(source, tmp_path / "v"), settings={"model": "as it should be"})
     begin(job, None)
     done = job.run(0, lambda rows: None)
-    assert "another model under that name" in done.problem
+    assert "a different model under that name" in done.problem
     assert not list((tmp_path / "v").glob("shard*"))
 
 

@@ -115,7 +115,7 @@ def test_reports_without_items_are_compared_over_seeds():
     assert found.seed_p == pytest.approx(0.1)
     assert found.item_low is found.item_p is found.seed_sd is None
     assert found.verdict == "B is higher"
-    with pytest.raises(DataError, match="hold no items"):
+    with pytest.raises(DataError, match="contain no item"):
         compare_reports(before[:1], after[:1])
     with pytest.raises(DataError, match="no row in common"):
         compare_reports(before, [Report(()), Report(())])
@@ -148,18 +148,18 @@ def test_a_spread_in_points_is_assumed_of_points_alone():
     assert [one.seed_sd for one in found] == [0.012, None]
     assert found[1].high == compare_reports([single], several)[1].high
     table = comparison_table(["a"], ["b"], [single, *several], found, 1.2)
-    assert "1.2 points is assumed (--seed-sd), for scores not in points that of the other" in table
+    assert "1.2 points (--seed-sd), or the other model's for scores not in points" in table
 
 
 def test_what_is_left_out_is_told_with_what_helps():
     both = scored([0.5, 0.6]), scored([0.2, 0.3], metric="anisotropy")
     bare = Report.join([both[0], Report(both[1].rows)])
-    for seed_sd, words in ((0.0, "the reports hold no items"), (None, "or --seed-sd 0 if")):
+    for seed_sd, words in ((0.0, "the reports contain no item"), (None, "or --seed-sd 0 if")):
         table = comparison_table(
             ["a"], ["b"], [bare] * 2, compare_reports([bare], [bare], seed_sd=seed_sd), seed_sd
         )
         assert words in table and ("--seed-sd 0" in table) == (seed_sd is None)
-        assert "left out: anisotropy: " in table
+        assert "not compared: anisotropy: " in table
 
 
 def test_items_are_paired_by_their_identity_and_not_by_their_place():
@@ -199,7 +199,7 @@ def test_means_of_other_numbers_of_sets_and_a_single_item_are_rejected():
     words = "pairs test accuracy mean: in x and y it rests on 2 and on 3 sets"
     with pytest.raises(DataError, match=words):
         compare_reports([mean_of("a", "b")], [mean_of("a", "b", "c")], names=["x", "y"])
-    with pytest.raises(DataError, match="own test accuracy: one distinct item has no spread"):
+    with pytest.raises(DataError, match="own test accuracy: one distinct item is too few"):
         compare_reports([scored([0.5, 0.5], [7, 7])], [scored([0.6, 0.6], [7, 7])])
 
 
@@ -207,9 +207,9 @@ def test_items_that_differ_are_rejected():
     values = np.linspace(0, 1, 30)
     base = scored(values)
     for other, message in (
-        (scored(values[:29]), r"own test accuracy: x and y hold different items \(30 and 29 items"),
+        (scored(values[:29]), r"own test accuracy: x and y have different items \(30 and 29 items"),
         (scored(values, np.arange(5, 35)), "25 distinct ones in both"),
-        (scored(values, context="other documents"), "same items, other documents"),
+        (scored(values, context="other documents"), "same items but different documents"),
     ):
         with pytest.raises(DataError, match=message):
             compare_reports([base], [other], names=["x", "y"])
@@ -219,8 +219,10 @@ def test_items_that_differ_are_rejected():
     gold[1, 3] = 0
     one = Report((Row(*row.key, 1.0, 30),), {}, {row.key: pair})
     two = Report((Row(*row.key, 58 / 59, 30),), {}, {row.key: Items("f1", pair.keys, gold)})
-    with pytest.raises(DataError, match="same items, other labels"):
+    with pytest.raises(DataError, match="same items but different labels"):
         compare_reports([one], [two])
     stale = Report((Row(*row.key, 0.9, 30),), {}, base.items)
-    with pytest.raises(DataError, match="B 1: the items of own test accuracy are another report's"):
+    with pytest.raises(
+        DataError, match="B 1: the items of own test accuracy belong to another report"
+    ):
         compare_reports([base], [stale])

@@ -82,7 +82,7 @@ def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
     assert (one.low, one.high, one.p) == (-other.high, -other.low, other.p)
     assert pair_classification(letters, data, resamples=0).rows[0].low is None
     same = Labeled(data["one"].first, data["one"].second, np.ones(80, dtype=np.int64))
-    with pytest.raises(DataError, match="one: all 80 pairs are of one class"):
+    with pytest.raises(DataError, match="one: all 80 pairs have the same class"):
         pair_classification(letters, {"one": same})
 
 
@@ -126,8 +126,8 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
     assert inference_triples(folder=tmp_path).premises == ("a, b",)
     for path, text, message in (
         (pairs, head + "test\ta\tb\tyes\n", r"qqp_subset.tsv:2: is_duplicate is 'yes'"),
-        (pairs, "a\tb\n", "no column 'question1'"),
-        (pairs, head, "holds no rows"),
+        (pairs, "a\tb\n", "column 'question1' is missing"),
+        (pairs, head, "contains no rows"),
         (triples, "sent0,sent1,hard_neg\na,b\n", r"nli_triples.csv:2: expected sent0"),
         (triples, "sent0,sent1,hard_neg\na,,b\n", r"nli_triples.csv:2: expected sent0"),
     ):

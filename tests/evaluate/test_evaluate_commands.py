@@ -94,11 +94,11 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(no_weights, tmp_path
     good.write_text("a\tb\ts\nx\ty\t1\nx\tz\t2\ny\tz\t3\n")
     for arguments, message in (
         (("--pairs", alike), "alike: all labels are 1"),
-        (("--pairs", good, "--columns", "a,b,score"), "no such column"),
+        (("--pairs", good, "--columns", "a,b,score"), "unknown column"),
         (("--pairs", good, "--columns", "a,b"), "three columns"),
         (("--pairs", good, "--pairs", tmp_path / "sub" / "good.tsv"), "must be distinct"),
-        (("--suite", "sts", "--columns", "0,1,2"), "columns of --pairs, and there are none"),
-        (("--suite", "sts", "--own-ids"), "belongs to --collection"),
+        (("--suite", "sts", "--columns", "0,1,2"), "needs --pairs"),
+        (("--suite", "sts", "--own-ids"), "needs --collection"),
         (("--collection", tmp_path), "corpus.jsonl: no such file"),
     ):
         with pytest.raises(UserError, match=message):
@@ -121,7 +121,7 @@ def test_mistakes_are_named_before_a_model_is_loaded(
 def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
     with pytest.raises(ModelError):
         run("evaluate", tmp_path / "nothing", *STS, "--data", data)
-    with pytest.raises(UserError, match="named twice"):
+    with pytest.raises(UserError, match="a model twice"):
         run("evaluate", "a", "a")
     with pytest.raises(UserError, match=r"MODEL is missing .*evaluate --help"):
         run("evaluate", "--suite", "sts")
@@ -130,7 +130,7 @@ def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
 def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     arguments = ("--pooling", "mean", "--data", data, "--quiet")
     out = run("compare", bert, tiny["electra"], *STS, *arguments)
-    assert "a standard deviation over seeds of 1.2 points is assumed (--seed-sd)" in out
+    assert "assume a seed standard deviation of 1.2 points (--seed-sd)" in out
     assert "these models alone: [" in out
     found = json.loads(run("compare", bert, tiny["electra"], *STS, *arguments, "--json"))
     (row,) = found["rows"]
@@ -142,7 +142,7 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
         assert by_metric["spearman"][name] == pytest.approx(row[name])
     assert set(by_metric) == {"spearman", "pearson"}
     out = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--seed-sd", 0)
-    assert "these two models, on other items like these" in out
+    assert "Intervals cover other items, and no spread over seeds" in out
     assert row["low"] <= row["difference"] <= row["high"]
     assert row["count"] == 60
     with pytest.raises(OptionError, match="name each run once"):
@@ -165,7 +165,7 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     free = TorchEncoder.load(white, normalize=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
-    with pytest.raises(OutputError, match="exists; choose another folder or use --overwrite"):
+    with pytest.raises(OutputError, match="exists; choose another folder or add --overwrite"):
         run("postprocess", "whiten", bert, corpus, "-o", white, "--pooling", "mean", "--quiet")
 
 
@@ -184,15 +184,15 @@ def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "problem"), [
     (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
-    (("whiten", "--set", "num_train_epochs=2"), "num_train_epochs': no such setting of whiten"),
-    (("flow", "--dimensions", 2), "--dimensions 2: goes with whiten"),
+    (("whiten", "--set", "num_train_epochs=2"), "num_train_epochs': unknown setting of whiten"),
+    (("flow", "--dimensions", 2), "--dimensions 2: is for whiten only"),
     (("flow", "--set", "num_train_epochs=0"), "--set 'num_train_epochs=0': is too small"),
     (("flow", "--set", "level=2"), "--set 'level': .*did you mean 'levels'"),
     (("flow", "--sentences", 50), "--sentences 50: .*needs 64"),
 ])  # fmt: skip
 def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_path):
     method, *options = arguments
-    with pytest.raises(OptionError, match=problem):  # before the model, which is not there
+    with pytest.raises(OptionError, match=problem):  # before the model, which does not exist
         run("postprocess", method, "none", "none.txt", "-o", tmp_path / "new", *options)
 
 
@@ -225,6 +225,9 @@ def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatc
     (tmp_path / "pairs.tsv").write_text("\n".join(["a\tb", *(r[:-2] for r in rows)]) + "\n")
     held = json.loads(run(*arms, "--on", tmp_path / "pairs.tsv"))["rows"]
     assert {(row["split"], row["count"]) for row in held} == {("heldout", 30)}
+    (tmp_path / "more.tsv").write_text("\n".join(["file\ta\tb", *(f"f\t{r[:-2]}" for r in rows)]))
+    chosen = json.loads(run(*arms, "--on", tmp_path / "more.tsv", "--columns", "a,b"))["rows"]
+    assert [row["after"] for row in chosen] == [row["after"] for row in held]
     collection = tmp_path / "asked"
     (collection / "qrels").mkdir(parents=True)
     texts = [json.dumps({"_id": str(i), "text": sentences[i]}) for i in range(60)]
@@ -237,6 +240,6 @@ def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatc
     assert {row["task"] for row in found} == {"asked"}
     with pytest.raises(DataError, match=r"or compare by --form raw, --pairs FILE, --collection"):
         run(*arms)
-    with pytest.raises(OptionError, match="needs pairs, texts in two columns"):
+    with pytest.raises(OptionError, match="needs pairs: two columns of texts"):
         (tmp_path / "notes.txt").write_text("one\ntwo\n")
         run(*arms, "--on", tmp_path / "notes.txt")

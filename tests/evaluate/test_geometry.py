@@ -157,7 +157,7 @@ def test_duplicates_count_or_do_not():
     report = geometry(vectors, pairs=pairs, duplicates=False)
     assert report.one(metric="uniformity").count == 2
     assert report.notes["duplicates"] == "left out"
-    with pytest.raises(DataError, match="no pair has a score above 4"):
+    with pytest.raises(DataError, match="needs pairs with a score above 4"):
         geometry(vectors, pairs=replace(pairs, scores=np.full(5, 4.0)))
 
 

@@ -164,7 +164,9 @@ def test_reports_of_other_judgments_or_exclusions_are_not_compared():
     for other in same:
         assert compare_reports([report()], [other], seed_sd=0)
     for other in (report([0, 1, 3]), report([0, 1, {2: 2.0}]), report(exclude=[-1, 3, -1])):
-        with pytest.raises(DataError, match="same items, other documents, judgments or settings"):
+        with pytest.raises(
+            DataError, match="same items but different documents, judgments or settings"
+        ):
             compare_reports([report()], [other], seed_sd=0)
 
 
@@ -210,7 +212,7 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
     )
     report = folder_retrieval(letters, tmp_path, k=(1,))
     assert report.one(metric="recall@1").value == 1.0
-    assert report.notes["document with the query's own id"] == "left out for 1 queries"
+    assert report.notes["document with the query's own id"] == "excluded for 1 queries"
     as_it_is = folder_retrieval(letters, tmp_path, k=(1,), own_ids=True)
     assert as_it_is.one(metric="recall@1").value == pytest.approx(2 / 3)
     assert "document with the query's own id" not in as_it_is.notes
@@ -218,11 +220,11 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
 
 @pytest.mark.parametrize(("file", "text", "message"), [
     ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
-    ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
-    ("qrels/test.tsv", "", "holds no judgments"),
+    ("qrels/test.tsv", "q1 d9 1\n", "names an unknown document, d9"),
+    ("qrels/test.tsv", "", "contains no relevance judgments"),
     ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
     ("corpus.jsonl", '{"_id": 1, "text": null}\n', r"corpus.jsonl:1: expected a JSON object"),
-    ("corpus.jsonl", 2 * '{"_id": 1, "text": "a"}\n', r"corpus.jsonl:2: the _id 1 is an earlier"),
+    ("corpus.jsonl", 2 * '{"_id": 1, "text": "a"}\n', "the _id 1 is already used"),
     ("queries.jsonl", "[]\n", r"queries.jsonl:1: expected a JSON object"),
 ])  # fmt: skip
 def test_bad_folders_are_named(folder, file, text, message):

@@ -68,7 +68,7 @@ def test_the_querys_own_document_counts_only_if_it_is_judged_or_wanted():
     documents = ["q1", "q2", "a", "b"]
     report = search_retrieval(found(lists), documents, judged, resamples=0)
     assert value(report, "mrr@10") == 1.0
-    assert report.notes["document with the query's own id"] == "left out for 1 queries"
+    assert report.notes["document with the query's own id"] == "excluded for 1 queries"
     kept = search_retrieval(found(lists), documents, judged, own_ids=True, resamples=0)
     assert value(kept, "mrr@10") == 0.75
     other = judged | {"q2": ("two", {"b": 1.0})}
@@ -85,8 +85,10 @@ def test_short_names_and_documents_that_are_not_there():
     judged = {"q": ("plan?", {"plan.md": 1.0, "gone": 1.0}), "p": ("seven?", {"7": 1.0})}
     report = search_retrieval(found([names, names]), names, judged, resamples=0)
     assert value(report, "recall@10") == 0.75
-    assert report.notes["judged documents that are not there"] == 1
-    with pytest.raises(DataError, match=r"'gone'; documents are named such as 'notes/plan.md'"):
+    assert report.notes["relevant documents missing from the corpus"] == 1
+    with pytest.raises(
+        DataError, match=r"'gone'; the corpus has documents such as 'notes/plan.md'"
+    ):
         search_retrieval(found([[]]), names, {"q": ("?", {"gone": 1.0})})
 
 
@@ -144,9 +146,9 @@ def test_an_index_is_measured_as_it_is_searched(judged_index, run, tmp_path):
 
 def test_wrong_arguments_are_one_line(judged_index, bert, run):
     for arguments, problem in (
-        (("made",), "an index is measured by --collection FOLDER"),
-        (("made", "--collection", judged_index, "--suite", "sts"), "measure models"),
-        ((bert, "--collection", judged_index, "--vectors-only"), "is for an index"),
+        (("made",), "to evaluate an index, add --collection FOLDER"),
+        (("made", "--collection", judged_index, "--suite", "sts"), "evaluate models"),
+        ((bert, "--collection", judged_index, "--vectors-only"), "applies only to an index"),
     ):
         _, err = run("evaluate", *arguments, code=2)
         assert problem in err and err.count("\n") == 1

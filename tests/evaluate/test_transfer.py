@@ -123,7 +123,7 @@ def test_bad_options_data_and_vectors_are_errors(data):
     with pytest.raises(DataError, match="NaN"):
         transfer(lambda s: words(s) * np.nan, tasks=("CR",))
     few = Labeled(tuple("a" * 40), None, (np.arange(40) < 5) * 1)
-    with pytest.raises(DataError, match="here: a class has 5 examples, 8 are to be drawn"):
+    with pytest.raises(DataError, match="here: a class has 5 examples; 8 are needed"):
         few_shot(words, {"here": {"train": few, "test": few}}, shots=(8,))
 
 
@@ -221,7 +221,9 @@ def test_few_shot_reports_of_other_draws_are_not_compared():
     ]
     assert compare_reports([report], [report], seed_sd=0)
     for other in others:
-        with pytest.raises(DataError, match="same items, other documents, judgments or settings"):
+        with pytest.raises(
+            DataError, match="same items but different documents, judgments or settings"
+        ):
             compare_reports([report], [other], seed_sd=0)
 
 

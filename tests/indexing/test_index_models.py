@@ -33,7 +33,7 @@ def test_a_model_that_is_named_is_taken_and_says_when_the_language_is_another(be
     base = open_base(FRENCH, str(bert), log=lines.append, pooling="mean", max_seq_length=16)
     assert (base.encode.encoder.max_seq_length, lines) == (16, [])
     (remark,) = base.remarks
-    assert "another language" in remark and f"{base.bm25_weight:g} of a score" in remark
+    assert "does not match the language" in remark and f"weight {base.bm25_weight:g} (" in remark
     assert open_base([], str(bert), pooling="mean").remarks == ()
 
 
@@ -55,7 +55,7 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
     with pytest.raises(ModelError, match="the index holds vectors of model"):
         open_index_model(index, str(other))
     shutil.rmtree(model)
-    with pytest.raises(ModelError, match="if it has moved, use --model"):
+    with pytest.raises(ModelError, match="if it moved, add --model"):
         find_index_model(index)
 
 
@@ -77,5 +77,5 @@ def test_an_index_searches_and_grows_by_its_own_model(bert, tmp_path, sentences)
     bare.add(["a boat shed that opens at noon"])
     assert bare.search("a boat shed that opens at noon", k=1)[0][0].id == "5"
     bare.save(tmp_path / "bare")
-    with pytest.raises(ModelError, match="does not say which model made it"):
+    with pytest.raises(ModelError, match="does not record its model"):
         Index.open(tmp_path / "bare").search("a boat")

@@ -56,7 +56,7 @@ def test_what_was_searchable_at_once_ends_as_an_index_made_whole(made, long, tmp
     index, whole = made
     said = []
     index(tmp_path / "at once", log=said.append)
-    assert ": searchable now by words; 600 passages still to encode, " in said[-1]
+    assert ": BM25 search works now; 600 passages left to encode, about " in said[-1]
     assert_same(tmp_path / "at once", whole)
     stopped(index, tmp_path / "index")
     with closing(Index.open(tmp_path / "index")) as early:
@@ -149,7 +149,7 @@ def test_bad_input_is_a_line_and_loses_nothing(made, tiny, tmp_path, lines, run)
     index, whole = made
     target = tmp_path / "index"
     stopped(index, target)
-    with pytest.raises(errors.UserError, match="was begun with"):
+    with pytest.raises(errors.UserError, match="was started with"):
         index(target, max_seq_length=9)
     with pytest.raises(errors.UserError, match="cannot be compared"):  # another base
         index_folder(lines, target, model=tiny["roberta"], pooling="mean")

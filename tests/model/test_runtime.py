@@ -108,7 +108,7 @@ def test_every_pass_has_the_shape_that_its_length_decides(encoder, sentences):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "holds no exported"), ("{", "damaged"), ('{"format": "x"}', "no export that")],
+    [(None, "contains no exported"), ("{", "damaged"), ('{"format": "x"}', "not an export that")],
 )
 def test_a_folder_that_is_no_export_is_rejected(tmp_path, text, said):
     if text is not None:
@@ -137,7 +137,9 @@ def test_an_export_is_rejected_when_the_models_prompts_have_changed(prompts, ber
     write_object(export / "export.json", stored)
     assert Exported.open(export, model=model).matryoshka_dims == ()
     write_object(model / PROMPTS, {"prompts": {"query": "search: "}})
-    with pytest.raises(ModelError, match=r"onnx: was made from other weights, settings or prompts"):
+    with pytest.raises(
+        ModelError, match=r"onnx: does not match the current weights, settings or prompts"
+    ):
         Exported.open(export, model=model)
 
 

@@ -82,7 +82,7 @@ def test_likelihood_rises_and_so_does_uniformity():
 
 
 def test_what_cannot_be_fitted_is_refused():
-    with pytest.raises(DataError, match="fewer than a batch of 64"):
+    with pytest.raises(DataError, match="do not fill a batch of 64"):
         fit(cloud(30))
     with pytest.raises(DataError, match="NaN"):
         fit(cloud() * np.nan)

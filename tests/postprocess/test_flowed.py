@@ -63,11 +63,11 @@ def test_changed_weights_are_refused_unless_they_are_not_checked(made, tmp_path)
     folder = shutil.copytree(made[0], tmp_path / "flow")
     digests = folder / "encoder" / "golden" / "weights.json"
     write_object(digests, dict.fromkeys(read_object(digests), "another"))
-    with pytest.raises(ModelError, match="is not as it was saved"):
+    with pytest.raises(ModelError, match="has changed since it was saved"):
         base.Encoder.load(folder)
     assert base.Encoder.load(folder, check=False).identity == FlowEncoder.load(made[0]).identity
 
 
 def test_other_runtimes_are_refused(made):
-    with pytest.raises(OptionError, match="torch alone"):
+    with pytest.raises(OptionError, match="needs torch"):
         open_model(made[0], Loading(runtime="onnx"))

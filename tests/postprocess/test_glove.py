@@ -37,7 +37,7 @@ def test_sentevals_bag_of_words_keeps_every_known_token(file):
 @pytest.mark.parametrize(("text", "message"), [
     ("a 1 2\nb 1\n", ":2: expected a word and 2 numbers"),
     ("a 1 2\nb 1 x\n", ":2: expected a word and 2 numbers"), ("a 1 nan\n", ":1: expected a word"),
-    ("", "holds no words"), ("1 2\n\xff 1 2\n", "not UTF-8"),
+    ("", "contains no words"), ("1 2\n\xff 1 2\n", "not UTF-8"),
 ])  # fmt: skip
 def test_bad_files_are_named(tmp_path, text, message):
     path = tmp_path / "bad.txt"

@@ -267,7 +267,7 @@ def test_the_development_set_that_chose_a_step():
     assert rows == {("spearman", "best"): 0.8, ("spearman", "last"): 0.7, ("best_step", ""): 20}
     assert found.notes["curves"] == {"STSB": [list(point) for point in history]}
     for untrained in ([], history[:1]):
-        with pytest.raises(DataError, match="evaluated at no step"):
+        with pytest.raises(DataError, match="never evaluated"):
             MEASURES["development"].run({"history": untrained})
 
 

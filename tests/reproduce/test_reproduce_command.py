@@ -268,12 +268,12 @@ def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
     stopped = [*run, "--base", bert, "--budget", "0.001s"]
     out, err = call(*stopped)
-    left = int(re.search(r"(\d) jobs left for another time", err).group(1))
+    left = int(re.search(r"(\d) jobs remain", err).group(1))
     assert left >= 4
-    assert "of 2 seeds are still to run" in out
+    assert "of 2 seeds are missing" in out
     out, err = call(*run, "--base", bert)
     assert f"{left} of 5 jobs to do" in err
-    assert "still to run" not in out
+    assert "missing" not in out
     # The first seeds come before the second.
     told = re.findall(r"^\[.*? '([\w ]+)' seed (\d)", err, re.MULTILINE)
     order = [("base", "0"), ("plain", "0"), ("crop 40", "0"), ("plain", "1"), ("crop 40", "1")]
@@ -354,7 +354,9 @@ def test_a_process_that_ends_early_is_not_taken_for_a_stop(code, tmp_path, capfd
     model = PlannedModel("m", "encoder", "")
     job = ModelJob(model, {"u": Unit("u", "unknown", {})}, "a job", 0)
     queue = _Queue(ResultStore(tmp_path), None, None, print)
-    with pytest.raises(UserError, match=rf"^a process ended with exit code {code} before all jobs"):
+    with pytest.raises(
+        UserError, match=rf"^a process ended with exit code {code}; the same command"
+    ):
         _share([job], queue, 1)
     out, err = capfd.readouterr()
     assert ("locks/m: cannot write" in out, "Traceback" in err) == (code == 2, code == 1)
@@ -388,7 +390,7 @@ def test_stopping_the_first_process_stops_all(home, bert, tmp_path, how):
     assert len(set(workers)) == 2
     if how == signal.SIGINT:
         assert process.returncode == 130, err
-        assert "stopped; the same command goes on" in err
+        assert "stopped; the same command continues" in err
         for worker in workers:
             with pytest.raises(ProcessLookupError):
                 os.kill(worker, 0)
@@ -405,7 +407,7 @@ def test_of_a_paper_only_what_is_stored_is_reported(call):
     # The base was chosen by one headline; two halves were trained with a factor that is not theirs.
     assert "\nchosen        Unsupervised SimCSE is better than the base's averages" in told
     assert told.count("\nnot run       Contrast between dimensions") == 2
-    assert "run with another recipe than the item has now" in " ".join(told.split())
+    assert "run with a different recipe than the item's current one" in " ".join(told.split())
     assert "own:length" in call("own:length", *stored)[0]
 
 
@@ -450,7 +452,7 @@ def test_own_scores_are_a_row(call, tmp_path):
     raw = json.loads(report.read_text()) | {"notes": {"form": "raw"}}  # another form of the data
     (tmp_path / "raw.json").write_text(json.dumps(raw))
     _, err = call(*PUBLISHED, "--row", tmp_path / "raw.json", code=2)
-    assert "has no score of a column" in err
+    assert "has no score for a column" in err
 
 
 @pytest.mark.data
@@ -462,7 +464,7 @@ def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, t
     chosen = Options(form=form, tasks=("STSB",), resamples=0)
     write_reports(tmp_path / "own.json", {"own": evaluate_model(encode, suites.split(), chosen)})
     out, err = call(*PUBLISHED, "--row", tmp_path / "own.json", code=0 if form != "raw" else 2)
-    assert "own " in out if form != "raw" else "has no score of a column" in err
+    assert "own " in out if form != "raw" else "has no score for a column" in err
 
 
 @pytest.mark.parametrize(("arguments", "problem"), [
@@ -475,13 +477,13 @@ def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, t
     (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
     (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
     (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
-    (["simcse:table1", "--from", "."], "holds no results of reproduce, nor does its folder"),
+    (["simcse:table1", "--from", "."], "contains no results of reproduce, nor does its folder"),
     ([*PUBLISHED, "--row", "nowhere.json"], "nowhere.json: cannot be read"),
-    ([*PUBLISHED, "--row", "w.csv"], "w.csv:1: is neither .json of evaluate --json-file nor a "),
-    ([*PUBLISHED, "--row", "n.csv"], "n.csv:3: 'STS13' has no number but '6o'"),
-    ([*PUBLISHED, "--row", "t.csv"], "t.csv:3: 'STS12' is there twice"),
-    ([*PUBLISHED, "--row", "o.csv"], "o.csv: has no score of a column of these tables: STS12 "),
-    (["simcse:table1", "--report", "a.pdf"], "by its ending; did you mean '.md'? (one of .csv"),
+    ([*PUBLISHED, "--row", "w.csv"], "w.csv:1: is neither from evaluate --json-file nor a table"),
+    ([*PUBLISHED, "--row", "n.csv"], "n.csv:3: 'STS13' is not a number: '6o'"),
+    ([*PUBLISHED, "--row", "t.csv"], "t.csv:3: 'STS12' appears twice"),
+    ([*PUBLISHED, "--row", "o.csv"], "o.csv: has no score for a column of these tables: STS12 "),
+    (["simcse:table1", "--report", "a.pdf"], "by its suffix); did you mean '.md'? (one of .csv"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(call, arguments, problem, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

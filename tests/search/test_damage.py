@@ -167,7 +167,7 @@ def test_doctor_reads_everything(made, tmp_path):
 def test_doctor_names_what_is_damaged_and_counts_what_is_left(made, tmp_path):
     folder = copied(made / "whole", tmp_path / "index")
     assert [(f.check, f.good) for f in examine(folder)] == [("content", True)]
-    assert examine(folder)[0].message == "280 of 280 rows are whole"
+    assert examine(folder)[0].message == "280 of 280 rows are intact"
     vectors = np.memmap(folder / "vectors-000001.f32", dtype="<f4", mode="r+").reshape(-1, 8)
     vectors[[3, 250]] += 1  # of rows that are there
     vectors[45] += 1  # of one that was deleted
@@ -178,12 +178,12 @@ def test_doctor_names_what_is_damaged_and_counts_what_is_left(made, tmp_path):
     connection.close()
     found = {finding.check: finding.message for finding in examine(folder)}
     assert found["rows"] == "3 are damaged: 3, 9, 250"
-    assert found["content"] == "277 of 280 rows are whole"
+    assert found["content"] == "277 of 280 rows are intact"
     assert "index.db" in found["database"] and "vectors-000001.f32" in found["vectors"]
     printed = CliRunner().invoke(app, ["doctor", str(folder)])
     assert printed.exit_code == 1
     assert "WRONG  rows: 3 are damaged: 3, 9, 250\n" in printed.stdout
-    assert "WRONG  content: 277 of 280 rows are whole\n" in printed.stdout
+    assert "WRONG  content: 277 of 280 rows are intact\n" in printed.stdout
 
 
 def test_a_folder_that_may_only_be_read(made, tmp_path):

@@ -256,7 +256,7 @@ def test_a_field_that_no_row_has_is_an_error_with_the_nearest(where, field, near
         lambda: index.search("x", encode=encode_one, where=where),
         lambda: index.remove(where=where),
     ):
-        with pytest.raises(OptionError, match=f"'{field}': is a field that no row has.*{near}"):
+        with pytest.raises(OptionError, match=f"'{field}': is not a field of any row.*{near}"):
             use()
     assert len(index) == len(ROWS)
     assert index.matching({f"field{n}": {"$ne": n} for n in range(17)}).all()  # not looked at

@@ -175,23 +175,23 @@ def test_empty_corpus(tmp_path):
 
 
 def test_repeated_ids(tmp_path):
-    with pytest.raises(OptionError, match=r"'a'.*twice.*text 2"):
+    with pytest.raises(OptionError, match=r"'a'.*repeated, for text 2"):
         Index.build(encode, ["x", "y", "z"], ids=["a", "b", "a"])
     rows = [("x", "a", None), ("y", "b", None), ("z", "a", None)]
-    with pytest.raises(OptionError, match=r"'a'.*is there twice"):
+    with pytest.raises(OptionError, match=r"'a'.*is repeated"):
         create(tmp_path / "index", encode, rows, Facts(), batch_size=1)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"ids": ["a"]}, "one id for each of 2 texts"), ({"ids": ["a", 3]}, "not a string"),
-    ({"metadata": [1]}, "one value for 2 texts"), ({"metadata": [object(), None]}, "is not JSON"),
+    ({"metadata": [1]}, "one value for each of"), ({"metadata": [object(), None]}, "is not JSON"),
     ({"metadata": [float("nan"), None]}, "is not JSON"),
     ({"metric": "cosin"}, "did you mean 'cosine'"),
     ({"texts": ["x", "a\ud800b"]}, "lone surrogate"),
     ({"encode": lambda _: np.ones((3, 4))}, r"shape \(2, d\)"),
-    ({"encode": lambda _: [[1, 2], [1, math.nan]]}, "1 of 2 vectors hold NaN .*first row 1"),
-    ({"encode": lambda _: [[math.inf, 2], [1, 2]]}, "1 of 2 vectors hold .*infinity, .*row 0"),
+    ({"encode": lambda _: [[1, 2], [1, math.nan]]}, "1 of 2 vectors contain NaN .*first in row 1"),
+    ({"encode": lambda _: [[math.inf, 2], [1, 2]]}, "1 of 2 vectors contain .*infinity, .*row 0"),
 ])  # fmt: skip
 def test_bad_rows(options, words):
     options = {"encode": lambda _: np.ones((2, 8)), "texts": ["x", "y"]} | options
@@ -209,7 +209,9 @@ def test_as_many_documents_as_one_may_want(index, k):
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_vector_for_each_query(index, count, weight):
     for search in (index.search, index.search_documents):
-        with pytest.raises(OptionError, match=f"vectors {count}: is not one for each of 2 queries"):
+        with pytest.raises(
+            OptionError, match=f"vectors {count}: must be one for each of 2 queries"
+        ):
             search(["a", "b"], vectors=encode(["x"] * count), k=3, ranker=Ranker(weight))
 
 
@@ -226,7 +228,7 @@ def test_other_model_and_dimension(index, tmp_path):
     with pytest.raises(ModelError, match=r"9 dimensions.*index has 8"):
         index.search(np.ones((2, 9), dtype=np.float32))
     assert index.search("a river", k=1) == index.search("a river", encode=encode, k=1)
-    with pytest.raises(ModelError, match="1 of 2 vectors hold NaN or infinity, first row 1"):
+    with pytest.raises(ModelError, match="1 of 2 vectors contain NaN or infinity, first in row 1"):
         index.search(np.array([[1.0] * 8, [math.nan] * 8], dtype=np.float32))
     with pytest.raises(OptionError, match="not a number"):
         index.search(encode(["a"]), threshold=math.nan)
@@ -234,7 +236,7 @@ def test_other_model_and_dimension(index, tmp_path):
 
 def test_an_earlier_format_is_named(tmp_path):
     (tmp_path / "index.json").write_text("{}")
-    with pytest.raises(InputError, match="earlier format; remove it and build it again"):
+    with pytest.raises(InputError, match="older index format; remove it and rebuild it"):
         Index.open(tmp_path)
 
 
@@ -251,7 +253,7 @@ def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
 
 def test_never_overwrites_unasked(index, tmp_path):
     index.save(tmp_path / "index")
-    with pytest.raises(OutputError, match="exists; choose another target or use --overwrite"):
+    with pytest.raises(OutputError, match="exists; choose another target or add --overwrite"):
         index.save(tmp_path / "index")
     with pytest.raises(OutputError, match="exists"):
         create(tmp_path / "index", encode, [("a", None, None)], Facts())
@@ -331,7 +333,7 @@ def test_an_index_is_made_by_one_process_whatever_link_leads_to_it(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     first, second = (KeptVectors(tmp_path / name, encode, Facts()) for name in ("real", "link"))
-    with first, pytest.raises(OutputError, match="another process is making it"), second:
+    with first, pytest.raises(OutputError, match="another process is building it"), second:
         pass
 
 
@@ -340,7 +342,7 @@ def test_overwrite_spares_what_lies_in_an_index(index, tmp_path, name):
     index.save(tmp_path / "index")
     foreign = tmp_path / "index" / name
     foreign.mkdir() if name == "photos" else foreign.write_text("keep")
-    with pytest.raises(OutputError, match=f"index/{name}: is not a file of an index"):
+    with pytest.raises(OutputError, match=f"index/{name}: is not part of the index"):
         index.save(tmp_path / "index", overwrite=True)
     assert foreign.exists()
     foreign.rename(tmp_path / "elsewhere")

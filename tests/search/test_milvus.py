@@ -150,13 +150,13 @@ def test_changes_are_those_of_a_writer(tmp_path):
     assert index.delete_where({"n": {"$gte": 17}}) == 2
     with pytest.raises(OptionError, match="'new': is in the index already"):
         index.add(["w"], encode, ids=["new"])
-    with pytest.raises(OptionError, match="'7': is there twice"):
+    with pytest.raises(OptionError, match="'7': is repeated"):
         index.update(["w", "v"], encode, ids=["7", "7"])
     with pytest.raises(OptionError, match="'5': is not in the index"):
         index.delete(["5"])
-    with pytest.raises(OptionError, match="not one id for each of 2 texts"):
+    with pytest.raises(OptionError, match="must give one id for each of 2 texts"):
         index.add(["w", "v"], encode, ids=["7"])
-    with pytest.raises(OptionError, match="metadata 2: is not one value for 1 texts"):
+    with pytest.raises(OptionError, match="metadata 2: must have one value for each of 1 texts"):
         index.add(["w"], encode, metadata=[1, 2])
     with pytest.raises(ModelError, match="cannot be compared"):
         index.add(["w"], encode, model="other")
@@ -187,13 +187,13 @@ def test_errors_in_a_line(tmp_path):
     with pytest.raises(UserError, match="no texts"):
         build(tmp_path / "a", encode, [], InSmallBlocks)
     assert not [*tmp_path.iterdir()]
-    with pytest.raises(OptionError, match=r"'1'.*is there twice"):
+    with pytest.raises(OptionError, match=r"'1'.*is repeated"):
         build(tmp_path / "c", encode, [("x", "1", None), ("y", "1", None)])
     with pytest.raises(UserError, match="lone surrogate"):
         build(tmp_path / "d", lambda _: np.ones((1, 4)), [("x\ud800", "1", None)])
     taken = tmp_path / "here.db"
     build(tmp_path / "e", encode, [("x", "1", None)], settings={"uri": str(taken)}).close()
-    with pytest.raises(InputError, match="has a collection of that name already"):
+    with pytest.raises(InputError, match="already has a collection of that name"):
         build(tmp_path / "f", encode, [("y", "1", None)], settings={"uri": str(taken)})
     with pytest.raises(OutputError, match="exists"):
         build(tmp_path / "e", encode, [("y", "1", None)], settings={"uri": str(taken)})
@@ -217,9 +217,9 @@ def test_a_load_that_failed_goes_on(tmp_path):
         build(
             tmp_path / "a", encode, kind=InSmallBlocks, rows=[*rows, ("x" * 70_000, "long", None)]
         )
-    with pytest.raises(InputError, match="holds 50 of 51 rows: ids are there twice"):
+    with pytest.raises(InputError, match="holds 50 of 51 rows: ids are repeated"):
         build(tmp_path / "a", encode, [*rows, ("again", "0", None)], InSmallBlocks)
-    with pytest.raises(InputError, match="was not loaded whole"):
+    with pytest.raises(InputError, match="was not loaded completely"):
         MilvusIndex.open(tmp_path / "a")
     index = build(tmp_path / "a", encode, [*rows, ("short", "long", None)], InSmallBlocks)
     assert {(row.text, row.id) for row in index.every()} == {
@@ -271,7 +271,7 @@ def test_a_killed_load_goes_on_and_every_row_is_there_once(tmp_path, kills):
     folder, texts = tmp_path / "index", []
     for at in kills:
         killed(at, folder)
-    with pytest.raises(InputError, match="was not loaded whole"):
+    with pytest.raises(InputError, match="was not loaded completely"):
         MilvusIndex.open(folder)
     made = build(
         folder,
@@ -294,11 +294,11 @@ def test_a_killed_load_is_not_mixed_with_another(tmp_path):
     folder = tmp_path / "index"
     killed(9, folder)
     rows = [(f"text {n}", None, None) for n in range(150)]
-    with pytest.raises(OutputError, match="was begun with other settings"):
+    with pytest.raises(OutputError, match="was started with other settings"):
         build(folder, encode, rows, InSmallBlocks, model="other")
     with pytest.raises(InputError, match=r"holds 150 of 30 rows|holds \d+ of 30 rows: ids are"):
         build(folder, encode, rows[:30], InSmallBlocks, model="m")
-    with pytest.raises(InputError, match="was not loaded whole"):
+    with pytest.raises(InputError, match="was not loaded completely"):
         MilvusIndex.open(folder)
     other = [(f"ship {n}", None, {"n": n}) for n in range(150)]
     made = build(folder, encode, other, InSmallBlocks, model="m")

@@ -88,7 +88,7 @@ def test_a_ranker_is_kept_and_read():
     with pytest.raises(OptionError, match="from 0 to 1"):
         Ranker(1.5)
     assert Ranker(0.4).to_json() == {"bm25_weight": 0.4}
-    with pytest.raises(DataError, match=r"synonyms.*does not know"):
+    with pytest.raises(DataError, match=r"synonyms.*unknown to"):
         Ranker.from_json({"bm25_weight": 0.2, "synonyms": 3})
 
 

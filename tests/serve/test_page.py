@@ -339,7 +339,7 @@ def test_key(browser, model, index):
         shoot(page, "key")
         page.fill("#query", "a pet")
         page.press("#query", "Enter")
-        sync_api.expect(page.locator("#search-note.bad")).to_contain_text("key is needed")
+        sync_api.expect(page.locator("#search-note.bad")).to_contain_text("key is required")
         page.fill("#key", "secret")
         page.press("#key", "Enter")
         page.press("#query", "Enter")

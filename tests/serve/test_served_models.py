@@ -9,11 +9,12 @@ from serving import LINES, running, until
 from typer.testing import CliRunner
 
 from contrasent.cli.serve import serve
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.opening import reembed
 from contrasent.serve import connections
 from contrasent.serve.app import create_app
+from contrasent.serve.run import serve_model
 
 
 def turned(encoder):
@@ -36,6 +37,12 @@ def test_an_index_is_served_with_its_model(index, encoder, tmp_path, monkeypatch
         with running(apps.pop()) as url:
             (wanted,) = index.search("monetary policy", encode=encoder.encode, k=3)
             assert search(url) == [hit.text for hit in wanted]
+
+
+def test_the_address_of_another_machine_is_a_wrong_host(index, tmp_path):
+    index.save(tmp_path / "mine")
+    with pytest.raises(OptionError, match=r"--host '203.0.113.7': is not an address of this"):
+        serve_model(str(tmp_path / "mine"), host="203.0.113.7", port=0)
 
 
 @pytest.fixture

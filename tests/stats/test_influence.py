@@ -189,9 +189,9 @@ def test_reports_of_other_items_labels_or_documents_are_told_apart():
     one, two = item_moves(rows, same, ["A", "B"])
     assert one == pytest.approx(two)
     for changes, problem in (
-        ({"keys": keys + np.uint64(1)}, r"A and B hold different items \(40 and 40 items, 0"),
-        ({"columns": np.stack([X, Y[::-1]])}, "same items, other labels"),
-        ({"context": "b"}, "same items, other documents, judgments or settings"),
+        ({"keys": keys + np.uint64(1)}, r"A and B have different items \(40 and 40 items, 0"),
+        ({"columns": np.stack([X, Y[::-1]])}, "same items but different labels"),
+        ({"context": "b"}, "same items but different documents, judgments or settings"),
     ):
         rows = []
         with pytest.raises(DataError, match=problem):
@@ -199,7 +199,7 @@ def test_reports_of_other_items_labels_or_documents_are_told_apart():
     rows = []
     both = [report(), report()]
     rows[1] = Row(*row.key, rows[0].value + 2e-6, 40)
-    with pytest.raises(DataError, match=r"B: the items of .* are another report's"):
+    with pytest.raises(DataError, match=r"B: the items of .* belong to another report"):
         item_moves(rows, both, ["A", "B"])
     assert item_moves(rows, [Report((row,)), report()], ["A", "B"]) is None
     with pytest.raises(ValueError, match="zip"):

@@ -67,7 +67,7 @@ def test_small_corpora_and_impossible_batches():
         with pytest.raises(OptionError, match=rf"batch_size {batch}: must be a multiple of 2"):
             BatchPlan.make(np.arange(50), batch_size=batch, seed=0, parts=2)
     for count, batch, parts in ((1, 64, 1), (50, 1, 1), (3, 64, 2), (50, 4, 4), (0, 8, 1)):
-        with pytest.raises(TrainingError, match="fewer than two sentences to contrast"):
+        with pytest.raises(TrainingError, match="fewer than two sentences per batch"):
             BatchPlan.make(np.arange(count), batch_size=batch, seed=0, parts=parts)
 
 
@@ -270,10 +270,10 @@ def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():
 
 
 @pytest.mark.parametrize(("options", "kind", "words"), [
-    ({"cuts": (5, 3), "batch_size": 2}, OptionError, "rising"),
-    ({"cuts": (), "batch_size": 2}, OptionError, "rising"),
+    ({"cuts": (5, 3), "batch_size": 2}, OptionError, "increasing"),
+    ({"cuts": (), "batch_size": 2}, OptionError, "increasing"),
     ({"cuts": (3,), "batch_size": 6, "parts": 4}, OptionError, "multiple of 4"),
-    ({"cuts": (3,), "batch_size": 6}, TrainingError, "fill no batch of 6"),
+    ({"cuts": (3,), "batch_size": 6}, TrainingError, "do not fill a batch of 6"),
 ])  # fmt: skip
 def test_bad_buckets(options, kind, words):
     with pytest.raises(kind, match=words):
@@ -298,9 +298,9 @@ def test_batches_of_several_corpora(weights, counts):
         seen[part].append(step)
     assert tuple(map(len, seen)) == tuple(4 * n for n in counts)
     assert len({tuple(s in seen[0] for s in range(e, e + 5)) for e in (0, 5, 10, 15)}) > 1
-    with pytest.raises(TrainingError, match="12, 8 rows to train on: each must fill a batch of 9"):
+    with pytest.raises(TrainingError, match="batch of 9, and they have 12, 8 rows"):
         MixedPlan.divide(rows, parts_of, (), batch_size=9, seed=3, parts=1)
-    with pytest.raises(OptionError, match=r"weights '1,2,3': give as many numbers as .* 2"):
+    with pytest.raises(OptionError, match=r"weights '1,2,3': give one number per corpus, 2"):
         MixedPlan.divide(rows, parts_of, (1, 2, 3), batch_size=4, seed=3, parts=1)
 
 

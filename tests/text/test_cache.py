@@ -107,7 +107,7 @@ def test_runs_share_a_folder(tokenizer, bert, tmp_path):
 def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\n" * 8999 + "a\tb\0\n")
-    with pytest.raises(InputError, match=r"pairs.tsv:9000: the text holds a NUL"):
+    with pytest.raises(InputError, match=r"pairs.tsv:9000: the text contains a NUL"):
         tokenized(open_corpus(path, columns=(0, 1)), tokenizer, tmp_path / "c", lower=False)
     assert not [*(tmp_path / "c").iterdir()]
     with pytest.raises(OutputError, match="cannot write"):

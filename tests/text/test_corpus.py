@@ -181,7 +181,7 @@ def test_mappings_in_memory_are_read_by_their_keys():
     rated = open_corpus([{"s": 1, "a": "x"}, {"s": 2, "a": "y"}], score="s")
     assert (list(rated), rated.scores.tolist()) == ([("x",), ("y",)], [1, 2])
     fails(reading([*rows, {"anchor": "a"}]), "rows in memory:4: column 'positive' is missing")
-    fails(reading([*rows, "text"]), "rows in memory:4: 'text' is no object")
+    fails(reading([*rows, "text"]), "rows in memory:4: 'text' is not of type object")
 
 
 def test_a_null_in_the_first_row_is_no_fault_in_a_column_without_text(put):
@@ -193,11 +193,13 @@ def test_a_null_in_the_first_row_is_no_fault_in_a_column_without_text(put):
 
 def test_what_is_no_list_of_rows_is_no_corpus(put):
     frame = type("DataFrame", (list,), {"columns": ["text"]})(["text"])
-    fails(lambda: open_corpus(frame), "a DataFrame holds columns, not rows", "to_dict('records')")
-    fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict holds columns, not rows")
+    fails(
+        lambda: open_corpus(frame), "a DataFrame contains columns, not rows", "to_dict('records')"
+    )
+    fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict contains columns, not rows")
     path = put("a.txt", "one\ntwo\n")
     assert len(list(open_corpus(iter([path, path])))) == 4
-    fails(lambda: open_corpus([path, "b.txt"]), "source 'b.txt': stands among", kind=OptionError)
+    fails(lambda: open_corpus([path, "b.txt"]), "source 'b.txt': is a text among", kind=OptionError)
 
 
 TWICE = """
@@ -310,14 +312,14 @@ def test_a_missing_file_names_the_nearest(put):
     missing = path.with_name("sentence.txt")
     fails(lambda: open_corpus(missing), f"{missing}: no such file", f"did you mean '{path}'?")
     missing = path.parent.with_name(path.parent.name + "x") / "sentences.txt"
-    fails(lambda: open_corpus(missing), "there is no folder", repr(str(path.parent)))
+    fails(lambda: open_corpus(missing), "folder", repr(str(path.parent)))
     lonely = put("other/zebra.txt", "").with_name("q.csv")
     assert "did you mean" not in fails(lambda: open_corpus(lonely), "no such file")
 
 
 def test_a_folder_without_text(put):
     folder = put("c/picture.png", b"\x89PNG").parent
-    fails(lambda: open_corpus(folder), f"{folder}: the folder holds no text", ".jsonl")
+    fails(lambda: open_corpus(folder), f"{folder}: the folder contains no text", ".jsonl")
     put("c/empty.txt", "\n\n")
     put("c/more.txt", "")
     fails(lambda: open_corpus(folder), "all files are empty")
@@ -335,57 +337,57 @@ def test_an_empty_file(put, name, content):
 
 
 THREE = quoted([NAMES, *TRIPLES])
-EITHER = "the first row may name the columns or be data, "
+EITHER = "the first row is either column names or data, "
 
 
 @pytest.mark.parametrize(("name", "content", "options", "words"), [
-    ("a.csv", "text,more\n", {}, "a.csv: one row only, the header"),
-    ("a.docx", b"PK", {}, "unknown format (suffix .docx); rename it to one of .txt"),
+    ("a.csv", "text,more\n", {}, "a.csv: only a header row"),
+    ("a.docx", b"PK", {}, "unknown format (suffix .docx); supported: .txt"),
     ("LICENSE", "text", {}, "unknown format (suffix none)"),
     # Text that is none; bytes that are not UTF-8 name line and character.
     ("a.txt", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt:5: byte 0xe9 at character 4 is not UTF-8"),
     ("a.jsonl", b'"fine"\n\n\n\n"caf\xe9"\n', {}, "a.jsonl:5: byte 0xe9 at character 5"),
     ("a.txt.gz", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt.gz:5: byte 0xe9 at character 4"),
     ("a.txt", "one\ntwo\n".encode("utf-16"), {}, "a.txt:1: the file is UTF-16"),
-    ("a.txt", "fine\nb\0d\n", {}, "a.txt:2: the text holds a NUL byte"),
-    ("a.jsonl", '"fine"\n"b\\u0000d"\n', {}, "a.jsonl:2: the text holds a NUL byte"),
+    ("a.txt", "fine\nb\0d\n", {}, "a.txt:2: the text contains a NUL byte"),
+    ("a.jsonl", '"fine"\n"b\\u0000d"\n', {}, "a.jsonl:2: the text contains a NUL byte"),
     ("a.jsonl", '"fine"\n"\\ud83d"\n', {}, "a.jsonl:2: half a surrogate pair"),
     # Rows that are not like the first.
-    ("a.csv", "l,r\na,b\nc\n", {}, "1 are left out: r empty"),
-    ("a.csv", 'l,r\n"a\nb",c\nd,e,f\n', {}, "1 are left out: more cells than there are columns"),
-    ("a.csv", "l,r\nd,e,f\nd,e,f,g\ng,h\n", {}, "must stand in quotes"),
-    ("a.csv", 'l,r\na,b\n"c,d\ne,f\ng,h\n', {}, "a.csv:3: the row is no csv"),
+    ("a.csv", "l,r\na,b\nc\n", {}, "1 rows skipped: r empty"),
+    ("a.csv", 'l,r\n"a\nb",c\nd,e,f\n', {}, "1 rows skipped: more cells than there are columns"),
+    ("a.csv", "l,r\nd,e,f\nd,e,f,g\ng,h\n", {}, "need quotes"),
+    ("a.csv", 'l,r\na,b\n"c,d\ne,f\ng,h\n', {}, "a.csv:3: the row is not valid csv"),
     # Columns that are not there, and a first row that is no header.
-    ("a.csv", THREE, {"columns": ["anchr"]}, "columns 'anchr': no such column"),
+    ("a.csv", THREE, {"columns": ["anchr"]}, "columns 'anchr': unknown column"),
     ("a.csv", THREE, {"columns": ["anchr"]}, "did you mean 'anchor'?"),
     ("a.csv", THREE, {"columns": [3]}, "has columns 0 to 2"),
     ("a.csv", THREE, {"columns": []}, "at least one"),
     ("a.txt", "one\ntwo\n", {"columns": ["text"]}, "have no names; choose by position, 0 to 0"),
     ("a.csv", "A fox.,It rests.\nb,c\n", {}, EITHER + "'A fox., It rests.'"),
-    ("a.csv", "A fox.,It rests.\nb,c\n", {}, "a.csv --columns 0,1 if it is data"),
+    ("a.csv", "A fox.,It rests.\nb,c\n", {}, "a.csv --columns 0,1 for data"),
     ("a.csv", "text,more\na,b\nc,d\n", {}, "a.csv --columns more,text (pairs)"),
     ("a.csv", "text,more\na,b\nc,d\n", {}, "a.csv --columns text (sentences)"),
     ("a.csv", "x,y,z\na,b,c\nc,d,e\n", {}, "--columns x,y,z (pairs with a hard negative)"),
-    ("a.csv", "id\n17\n", {}, "column 'id' holds numbers, no text"),
-    ("a.jsonl", '{"id": 1}\n', {}, "column 'id' holds numbers, no text"),
-    ("a.csv", "id,sku\n1,AB-1\n2,AB-2\n", {}, "no column of id, sku holds text"),
+    ("a.csv", "id\n17\n", {}, "column 'id' contains numbers, not text"),
+    ("a.jsonl", '{"id": 1}\n', {}, "column 'id' contains numbers, not text"),
+    ("a.csv", "id,sku\n1,AB-1\n2,AB-2\n", {}, "no column of id, sku contains text"),
     # Cells.
-    ("a.csv", "l,r\na,b\nc, \n", {}, "1 are left out: r empty"),
-    ("a.tsv", "l\tr\na\tb\n\tc\n", {}, "1 are left out: l empty"),
-    ("a.jsonl", '"a"\n" "\n', {}, "1 are left out: 0 empty"),
-    ("a.jsonl", '{"t": "a"}\n{"t": 3}\n', {}, "a.jsonl:2: column 't' holds 3"),
-    ("a.jsonl", '{"t": "a"}\n{"s": "b"}\n', {}, "1 are left out: t empty"),
-    ("a.jsonl", '"a"\n{"t": \n', {}, "a.jsonl:2: the line is no JSON"),
-    ("a.jsonl", '"a"\n["b"]\n', {}, "a.jsonl:2: ['b'] is no string"),
+    ("a.csv", "l,r\na,b\nc, \n", {}, "1 rows skipped: r empty"),
+    ("a.tsv", "l\tr\na\tb\n\tc\n", {}, "1 rows skipped: l empty"),
+    ("a.jsonl", '"a"\n" "\n', {}, "1 rows skipped: 0 empty"),
+    ("a.jsonl", '{"t": "a"}\n{"t": 3}\n', {}, "a.jsonl:2: column 't' contains 3"),
+    ("a.jsonl", '{"t": "a"}\n{"s": "b"}\n', {}, "1 rows skipped: t empty"),
+    ("a.jsonl", '"a"\n{"t": \n', {}, "a.jsonl:2: the line is not JSON"),
+    ("a.jsonl", '"a"\n["b"]\n', {}, "a.jsonl:2: ['b'] is not of type string"),
     ("a.jsonl", "3\n", {}, "a.jsonl:1: 3 is neither a string"),
-    ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is no JSON that can"),
-    ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is no JSON that can be"),
-    ("a.jsonl", '{"t": "a", "s": null}\n{"t": "b", "s": "c"}\n', {}, "left out: s empty"),
-    ("a.jsonl", '["a", null]\n["b", "c"]\n', {}, "1 are left out: 1 empty"),
+    ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is not readable JSON"),
+    ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is not readable JSON"),
+    ("a.jsonl", '{"t": "a", "s": null}\n{"t": "b", "s": "c"}\n', {}, "skipped: s empty"),
+    ("a.jsonl", '["a", null]\n["b", "c"]\n', {}, "1 rows skipped: 1 empty"),
     # Scores.
     ("a.csv", "a,b,s\nu,v,1\nw,x,high\n", {"score": "s"}, "a.csv:3: label 'high' is not a"),
     ("a.csv", "a,b,rating\nu,v,1\n", {"score": "ratng"}, "did you mean 'rating'"),
-    ("a.jsonl", '{"a": "x", "s": 1}\n{"a": "x"}\n', {"score": "s"}, "left out: s empty"),
+    ("a.jsonl", '{"a": "x", "s": 1}\n{"a": "x"}\n', {"score": "s"}, "skipped: s empty"),
 ])  # fmt: skip
 def test_bad_input_names_file_line_and_remedy(put, name, content, options, words):
     kind = OptionError if "columns" in options or "did you mean" in words else InputError
@@ -395,8 +397,8 @@ def test_bad_input_names_file_line_and_remedy(put, name, content, options, words
 def test_bad_rows_in_memory():
     fails(reading([("a", "b"), ("c",)]), "rows in memory:2: 1 columns")
     fails(reading(["a", "\n"]), "rows in memory:2: blank sentence")
-    fails(reading(["a", 3]), "rows in memory:2: 3 is no string, as the first row is")
-    fails(reading(["a", None]), "rows in memory:2: None is no text")
+    fails(reading(["a", 3]), "rows in memory:2: 3 is not of type string, unlike the first row")
+    fails(reading(["a", None]), "rows in memory:2: None is not a text")
     fails(reading([("a", "b", None), ("c", "d", 1)], score=2), "rows in memory:1", "missing")
     fails(reading(TRIPLES, columns=["anchor"]), "no names", kind=OptionError)
 
@@ -411,10 +413,10 @@ def test_one_sentence_only_is_said_at_the_end(put):
     corpus = open_corpus(put("a.txt", "one\n"))
     rows = iter(corpus)
     assert next(rows) == ("one",)
-    fails(lambda: next(rows), "a.txt: one row only, too few to contrast; 2 or more are needed")
-    fails(reading(["one"]), "rows in memory: one row only")
+    fails(lambda: next(rows), "a.txt: only one row; at least 2 are needed")
+    fails(reading(["one"]), "rows in memory: only one row")
     assert list(open_corpus(["one"], at_least=1)) == [("one",)]
-    fails(lambda: open_corpus([]), "rows in memory: there are none")
+    fails(lambda: open_corpus([]), "rows in memory: no texts")
 
 
 def test_files_of_a_folder_must_agree(put):
@@ -423,9 +425,9 @@ def test_files_of_a_folder_must_agree(put):
     assert list(open_corpus(folder)) == [("a", "b"), ("c", "d")]  # joined by name
     assert list(open_corpus(folder, columns=["left"])) == [("a",), ("c",)]
     put("c/b.csv", "question,answer\na,b\n")
-    fails(lambda: open_corpus(folder), "b.csv: the file gives question, answer where a.csv gives")
+    fails(lambda: open_corpus(folder), "b.csv: the file has question, answer where a.csv has")
     put("c/b.csv", "left\na\n")
-    fails(lambda: open_corpus(folder), "b.csv: the file gives left where a.csv gives left, right")
+    fails(lambda: open_corpus(folder), "b.csv: the file has left where a.csv gives left, right")
 
 
 def test_broken_files(put, parquet):
@@ -433,16 +435,16 @@ def test_broken_files(put, parquet):
     path = put("a.txt", "")
     broken = path.with_name("b.txt.gz")
     broken.write_bytes(whole[:-10])
-    fails(reading(broken), "b.txt.gz: this is no whole gzip file")
+    fails(reading(broken), "b.txt.gz: not a complete gzip file")
     broken.write_bytes(b"one\ntwo\n")
-    fails(reading(broken), "b.txt.gz: this is no whole gzip file")
+    fails(reading(broken), "b.txt.gz: not a complete gzip file")
     xz = path.with_name("b.txt.xz")
     xz.write_bytes(lzma.compress(b"one\ntwo\n" * 1000))
     assert len(list(open_corpus(xz))) == 2000
     for content in (xz.read_bytes()[:-20], b"one\ntwo\n"):
         xz.write_bytes(content)
-        fails(reading(xz), "b.txt.xz: this is no whole xz file")
-    fails(reading(put("a.parquet", b"one")), "a.parquet: this is no whole parquet file")
+        fails(reading(xz), "b.txt.xz: not a complete xz file")
+    fails(reading(put("a.parquet", b"one")), "a.parquet: not a complete parquet file")
     data = bytearray(parquet("b.parquet", text=[f"text {i}" for i in range(9000)]).read_bytes())
     data[100:4000] = b"\xff" * 3900
     fails(reading(put("b.parquet", bytes(data))), "b.parquet: ")
@@ -504,16 +506,16 @@ def test_a_row_that_is_no_labeled_pair(put, row, words):
 
 
 @pytest.mark.parametrize(("name", "content", "columns", "words"), [
-    ("a.jsonl", '["a", "b", NaN]\n', None, "holds no labeled pairs; 1 rows are left out: 2 empty"),
-    ("a.tsv", "a\tb\tc\n", ["a", "b"], "two texts and a number are three columns"),
+    ("a.jsonl", '["a", "b", NaN]\n', None, "contains no labeled pairs; 1 rows skipped: 2 empty"),
+    ("a.tsv", "a\tb\tc\n", ["a", "b"], "give three columns: two texts and a number"),
     ("a.tsv", "a\tb\tc\td\nw\tx\ty\tz\n", None, "choose three columns of a, b, c, d"),
     ("c.tsv", "", None, "c.tsv: the file is empty"),
-    ("d.txt", "a\nb\n", None, "labeled pairs are one file"),
+    ("d.txt", "a\nb\n", None, "labeled pairs must be one file"),
 ])  # fmt: skip
 def test_labeled_pairs_that_cannot_be(put, name, content, columns, words):
     kind = OptionError if columns == ["a", "b"] else InputError
     fails(lambda: read_labeled_pairs(put(name, content), columns=columns), words, kind=kind)
-    fails(lambda: read_labeled_pairs(put(name, content).parent), "labeled pairs are one file")
+    fails(lambda: read_labeled_pairs(put(name, content).parent), "labeled pairs must be one file")
 
 
 # Real files
@@ -569,7 +571,7 @@ def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
     pairs = [{"query": "q", "pos": ["p", "o"]}]
     assert list(open_corpus(put("d.json", json.dumps(pairs)))) == [("q", "p"), ("q", "o")]
     late = reading(put("f.jsonl", "\n".join(map(json.dumps, [rows[1] | {"neg": []}, rows[0]]))))
-    fails(late, "f.jsonl:2: has negatives and the first row has none; give every row some, or none")
+    fails(late, "f.jsonl:2: has negatives, unlike the first row; all rows need them, or none")
     for wrong in ({"query": "r", "pos": []}, {"query": "r", "pos": ["s"]}, {"pos": ["s"]}):
         broken = put("e.jsonl", "\n".join(map(json.dumps, [rows[0], wrong])))
         with pytest.raises(InputError, match=r"e\.jsonl:2: "):
@@ -579,9 +581,9 @@ def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
 def test_json_is_a_list_of_rows(put):
     assert list(open_corpus(put("a.json", '["one",\n "two"]'))) == [("one",), ("two",)]
     assert open_corpus(put("b.json", '[{"a": "x", "b": "y"}, {"a": "z", "b": "w"}]')).width == 2
-    with pytest.raises(InputError, match=r"c\.json: .*no list of rows, nor one row a line"):
+    with pytest.raises(InputError, match=r"c\.json: .*neither a list of rows nor one row per line"):
         open_corpus(put("c.json", '{"rows":\n ["one"]}'))
-    with pytest.raises(InputError, match="null is no text"):
+    with pytest.raises(InputError, match="null is not a text"):
         list(open_corpus(put("d.json", '["one", null]')))
     other = put("e/a.txt", "one\ntwo\n")
     put("e/meta.json", "{}")
@@ -597,17 +599,17 @@ def test_a_folder_of_save_to_disk(tmp_path):
     assert list(open_corpus(tmp_path / "one", columns=["b"])) == [("k",), ("l",), ("m",)]
     splits = datasets.DatasetDict({"train": made, "test": made})
     splits.save_to_disk(tmp_path / "two")
-    with pytest.raises(InputError, match=r"several splits; name the folder of one: .*two/train"):
+    with pytest.raises(InputError, match=r"several splits; give the folder of one: .*two/train"):
         open_corpus(tmp_path / "two")
     assert open_corpus(tmp_path / "two" / "train").names == ("a", "b")
     datasets.DatasetDict({"train": made}).save_to_disk(tmp_path / "three")
     assert len(list(open_corpus(tmp_path / "three"))) == 3
     (file,) = (tmp_path / "three/train").glob("*.arrow")
     file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(InputError, match="no whole arrow file"):
+    with pytest.raises(InputError, match="not a complete arrow file"):
         list(open_corpus(tmp_path / "three"))
     (tmp_path / "three/train/state.json").write_text("{}")
-    with pytest.raises(InputError, match="no data set of save_to_disk"):
+    with pytest.raises(InputError, match="not a dataset of save_to_disk"):
         open_corpus(tmp_path / "three")
 
 
@@ -620,7 +622,7 @@ def test_text_of_an_arrow_file_that_is_no_utf_8(tmp_path):
     with pa.OSFile(file, "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "a.arrow"}]}')
-    with pytest.raises(InputError, match=r"a\.arrow: this is no whole arrow file"):
+    with pytest.raises(InputError, match=r"a\.arrow: not a complete arrow file"):
         list(open_corpus(tmp_path))
 
 
@@ -632,5 +634,5 @@ def test_joined_corpora_know_where_each_begins(put):
     assert list(open_corpus([one, two])) == list(open_corpus(one).join(open_corpus(two)))
     together, apart = open_corpus([one, two]), open_corpus(one).join(open_corpus(two))
     assert together.digest() != apart.digest()
-    with pytest.raises(InputError, match="columns that all have"):
+    with pytest.raises(InputError, match="columns that all files have"):
         open_corpus(one).join(open_corpus(put("c.tsv", "x\ty\na\tb\nc\td\n")))

@@ -69,16 +69,16 @@ def test_what_is_held_out_is_not_trained_on(rows, others, count, seed):
         assert [i for i, text in enumerate(pool) if text in answers] == places
     trained = {text for row in split.train for text in fold[row]}
     gone = [row for i, row in enumerate(fold) if i not in set(split.train.tolist())]
-    if "stay in training" not in split.note:
+    if "but not their" not in split.note:
         assert len(set(queries) | set(documents)) == 2 * len(queries)  # each text once
         assert not trained & {*queries, *documents}
         assert all({*row} & {*queries, *documents} for row in gone)  # nothing else is left out
         assert [places for places in split.relevant] == [[i] for i in range(len(queries))]
     else:
         sides = [queries, documents]
-        own, other = sides if "queries whose" in split.note else reversed(sides)
+        own, other = sides if "queries, but" in split.note else reversed(sides)
         assert not trained & set(own) and len(set(own)) == len(own)
-        column = 1 if "queries whose" in split.note else 0
+        column = 1 if "queries, but" in split.note else 0
         assert set(other) <= {fold[row][column] for row in split.train}
         assert all({*row} & set(own) for row in gone)
 
@@ -92,21 +92,17 @@ def test_questions_that_share_answers():
     assert len(split.train) >= 4170 * 4 // 5
     assert 139 <= len(split.queries) <= 167  # of five or six rows each, in 834
     gone = 4170 - len(split.train)
-    assert (
-        split.note == f"held out: {len(split.queries)} pairs, with all rows of their texts ({gone})"
-    )
+    assert split.note == f"held out: {len(split.queries)} pairs ({gone} rows with the same texts)"
     star = [(f"question {n}", "the answer") for n in range(500)]
     split = hold_out(open_corpus(star), 1000, seed=0)
     assert (len(split.train), len(split.queries), split.pool) == (400, 100, ["the answer"])
-    assert split.note == (
-        "held out: 100 queries whose answers stay in training, as nearly all rows share texts"
-    )
+    assert split.note == "held out: 100 queries, but not their answers, which most rows share"
     split = hold_out(open_corpus([row[::-1] for row in star]), 1000, seed=0)
     assert (len(split.train), len(set(split.documents))) == (400, 100)
-    assert "100 answers whose queries stay" in split.note
+    assert "100 answers, but not their queries" in split.note
     clicks = [(f"query {n % 60}", f"page {(7 * n + n // 60) % 45}") for n in range(600)]
     split = hold_out(open_corpus(clicks), 1000, seed=0)
-    assert "queries whose answers stay" in split.note
+    assert "queries, but not their answers" in split.note
     assert max(map(len, split.relevant)) > 1
 
 
@@ -136,17 +132,17 @@ def test_counts_and_seeds():
 
 
 def test_too_few():
-    with pytest.raises(TrainingError, match="4 pairs are too few to hold some out"):
+    with pytest.raises(TrainingError, match="4 pairs are too few to hold any out"):
         hold_out(open_corpus(pairs(4)), 10, seed=0)
     alike = [("Map", "map")] * 20
-    with pytest.raises(TrainingError, match=r"20 pairs .* or their two texts are alike"):
+    with pytest.raises(TrainingError, match=r"20 pairs .* or their texts are identical"):
         hold_out(open_corpus(alike), 10, seed=0)
-    with pytest.raises(InputError, match="one row only"):
+    with pytest.raises(InputError, match="only one row"):
         hold_out(open_corpus(pairs(1)), 10, seed=0)
-    with pytest.raises(OptionError, match="heldout 0: hold out one pair or more"):
+    with pytest.raises(OptionError, match="eval_size 0: must be at least 1"):
         hold_out(open_corpus(pairs(200)), 0, seed=0)
     sentences = open_corpus([a for a, _ in pairs(200)])
-    with pytest.raises(TrainingError, match=r"^heldout 10: the fewest are 20 sentences; raise it"):
+    with pytest.raises(TrainingError, match=r"^eval_size 10: at least 20 sentences are needed"):
         hold_out_sentences(sentences, 10, seed=0)
 
 
@@ -162,7 +158,7 @@ def test_sentences_are_held_out_once_and_not_trained_on():
         open_corpus([f"lamp {n % 100}" for n in range(500)]), 1000, seed=1
     )
     assert (len(rows), len(held)) == (400, 20)  # repeats do not hold everything out
-    with pytest.raises(TrainingError, match="too few sentences to hold 20 or more out"):
+    with pytest.raises(TrainingError, match="needs 20 held-out sentences"):
         hold_out_sentences(open_corpus(texts[:99]), 1000, seed=1)
 
 
@@ -188,7 +184,7 @@ def test_documents_are_held_out_whole(tmp_path):
     path.write_text("\n\n".join("\n".join(document) for document in again) + "\n")
     assert len(hold_out_documents(open_corpus(path, documents=True), 1000, seed=0)[1]) == 20
     path.write_text("\n\n".join("\n".join(document) for document in documents[:99]) + "\n")
-    with pytest.raises(TrainingError, match="too few documents of two sentences or more to hold"):
+    with pytest.raises(TrainingError, match="needs 20 held-out documents of two sentences or more"):
         hold_out_documents(open_corpus(path, documents=True), 1000, seed=0)
 
 

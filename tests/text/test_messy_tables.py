@@ -96,15 +96,17 @@ def test_two_readings_are_an_error_with_both_commands(tmp_path, columns, head, w
 def test_labels_of_pairs_and_lines_above_are_said(tmp_path):
     labeled = table(QUERIES, ANSWERS, LABELS, head=("premise", "hypothesis", "label"))
     (_, warning) = open_corpus(written(tmp_path, "a.csv", labeled)).roles
-    assert warning.startswith("warning: label holds neutral 2, entailment 1, contradiction 1")
+    assert warning.startswith(
+        "warning: label has the values neutral 2, entailment 1, contradiction 1"
+    )
     above = "What the farm was asked\n\n" + table(
         *zip(*ASKED, strict=True), head=("q", "a"), mark=";"
     )
     corpus = open_corpus(written(tmp_path, "b.csv", above))
     assert list(corpus) == ASKED
-    assert corpus.roles[1].startswith("passed over 1 lines above the header, the first is 'What")
+    assert corpus.roles[1].startswith("skipped 1 lines above the header (first: 'What")
     bare = open_corpus(written(tmp_path, "c.csv", table(QUERIES, ANSWERS)))
-    assert (len(list(bare)), bare.roles[1][:10]) == (4, "no header:")
+    assert (len(list(bare)), bare.roles[1][:15]) == (4, "no header found")
 
 
 @pytest.mark.parametrize(("name", "values"), [
@@ -118,7 +120,7 @@ def test_grades_of_pairs_do_not_teach_and_are_warned_of(tmp_path, name, values):
     (tmp_path / "t.csv").write_text(f"query,document,{name}\n{rows}")
     line, warning = open_corpus(tmp_path / "t.csv").roles
     assert line == f"query: query, positive: document; not used: {name}"
-    assert warning.startswith(f"warning: {name} holds ")
+    assert warning.startswith(f"warning: {name} has the values ")
 
 
 def test_files_join_by_name(tmp_path):
@@ -128,9 +130,7 @@ def test_files_join_by_name(tmp_path):
     unlike = written(tmp_path, "d.csv", table(QUERIES, ANSWERS, head=("left", "right")))
     several = open_corpus(one).join(*map(open_corpus, (two, other)))
     assert list(several) == list(open_corpus([one, two, other])) == 3 * ASKED
-    with pytest.raises(
-        InputError, match=r"d\.csv: the file gives left, right where a.csv gives que"
-    ):
+    with pytest.raises(InputError, match=r"d\.csv: the file has left, right where a.csv has que"):
         open_corpus(one).join(open_corpus(unlike))
 
 
@@ -162,10 +162,10 @@ def test_rows_with_an_empty_cell_are_left_out_and_counted(tmp_path):
     corpus = open_corpus(written(tmp_path, "a.csv", "\n".join(rows) + "\n"))
     assert list(corpus) == [*ASKED, ("trailing", "cells")]
     assert [line.rpartition(" (")[0] for line in corpus.notes()] == [
-        "2 rows are left out: answer empty",
-        "1 rows are left out: question empty",
-        "1 rows are left out: more cells than there are columns",
-        "1 rows are left out: question and answer empty",
+        "2 rows skipped: answer empty",
+        "1 rows skipped: question empty",
+        "1 rows skipped: more cells than there are columns",
+        "1 rows skipped: question and answer empty",
     ]
     assert corpus.notes()[0].endswith("a.csv:6)")
     lines = '{"q": "x", "a": null}\n{"q": "y", "a": "b"}\n{"a": "d", "q": "z"}\n{"q": "w"}\n'
@@ -254,7 +254,7 @@ def test_names_of_columns_count_however_they_are_written(tmp_path):
 
 def test_names_of_files_and_things_that_are_no_rows_are_refused(tmp_path):
     path = written(tmp_path, "a.csv", table(QUERIES, ANSWERS, head=("q", "a")))
-    with pytest.raises(OptionError, match=r"is the name of a file, .*\[Path\(name\)"):
+    with pytest.raises(OptionError, match=r"is a file name, .*\[Path\(name\)"):
         open_corpus([str(path)] * 2)
     for wrong in (None, 7):
         with pytest.raises(OptionError, match="is neither a path nor rows of text"):
@@ -270,4 +270,4 @@ def test_labeled_pairs_take_the_roles_of_wider_tables(tmp_path, caplog):
     path = written(tmp_path, "a.csv", table(*columns, head=("id", "text1", "text2", "rating")))
     pairs = read_labeled_pairs(path)
     assert (pairs.first[1], pairs.scores.tolist()) == (QUERIES[2], [0.5, 2, 3])
-    assert caplog.messages == [f"1 rows are left out: rating empty (the first is {path}:3)"]
+    assert caplog.messages == [f"1 rows skipped: rating empty (first: {path}:3)"]

@@ -271,8 +271,8 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
     _, err = train("-o", "a", "--base", bert, *fast, "--set", "batch_size=8")
     assert err.splitlines()[:2] == [
         "query: one, positive: two",
-        "Defaults published for simcse_supervised: learning_rate 5e-05, max_seq_length 32, head "
-        "tanh, mini_batch_size 256; so that equal texts are not negatives: duplicates mask",
+        "Defaults from the paper of simcse_supervised: learning_rate 5e-05, max_seq_length 32, "
+        "head tanh, mini_batch_size 256; for repeated texts: duplicates mask",
     ]
     assert TorchEncoder.load(tmp_path / "a").head is not None
     out, err = train("-o", "b", "--base", encoder, *fast, "--set", "learning_rate=1e-4", "--json")

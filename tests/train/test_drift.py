@@ -166,7 +166,7 @@ def test_it_warns_once_and_says_what_to_change(caplog):
     assert expected[2] < LEAST_OVERLAP
     (line,) = caplog.messages
     for words in (
-        f"step 10: {expected[2]:.0%} of the base's nearest",
+        f"step 10: {100 * expected[2]:.0f} % of the base's nearest",
         "learning_rate (now 1.0e-04)",
     ):
         assert words in line

@@ -118,14 +118,14 @@ def test_runs_share_what_they_tokenized(start, tmp_path):
 
 
 @pytest.mark.parametrize(("times", "parameters", "said"), [
-    (40, {}, "41 of 81 rows have the same tokens as an earlier one. Duplicates act as false "
+    (40, {}, "41 of 81 rows are duplicates after tokenization. Duplicates act as false "
      "negatives: remove them, or use --set duplicates=mask"),
     (40, {"duplicates": "mask"}, ""), (0, {}, ""),
 ])  # fmt: skip
 def test_rows_that_come_again_are_counted(start, sentences, caplog, times, parameters, said):
     rows = sentences[:40] + (sentences[:times] + sentences[:1] if times else [])
     start(rows=rows, parameters=parameters, max_steps=1)
-    assert [line for line in caplog.messages if "earlier" in line] == [said] * bool(said)
+    assert [line for line in caplog.messages if "duplicates" in line] == [said] * bool(said)
 
 
 def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path):
@@ -170,7 +170,7 @@ def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_pa
     both = np.intersect1d(kept, np.arange(60))
     assert 0 < len(both) < 60
     assert stated["rows"] == hashlib.sha256(both.tobytes()).hexdigest()
-    with pytest.raises(OptionError, match="none is left to train on, as all are held out"):
+    with pytest.raises(OptionError, match="all of them are held out"):
         train(output_dir=tmp_path / "n", rows=np.setdiff1d(np.arange(100), kept))
 
 
@@ -280,7 +280,7 @@ def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, impro
     judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
     options = {"max_steps": 4, "eval_steps": 2, "evaluate": judge}
     assert start("literal", keep="proven", **options)[1].kept == 0  # nothing was proven
-    with pytest.raises(OptionError, match="--keep 'unharmed': goes with --evaluate neighbors"):
+    with pytest.raises(OptionError, match="--keep 'unharmed': needs --evaluate neighbors"):
         start("none", keep="unharmed", max_steps=1)
 
 
@@ -298,7 +298,7 @@ def test_a_resumed_run_compares_with_the_same_base(start, tmp_path, kept_steps):
         start(max_steps=6, eval_steps=2, save_steps=2, evaluate=Cut([0.5, 0.4, 0.3]))
     judge = Against([0.3, 0.2], [-0.1, -0.1])
     options = {"max_steps": 6, "eval_steps": 2, "save_steps": 2, "resume": True}
-    with pytest.raises(OutputError, match="has keep 'proven', this one 'last'"):
+    with pytest.raises(OutputError, match="has keep 'proven', now it is 'last'"):
         start(evaluate=judge, keep="last", **options)
     _, run = start(evaluate=judge, **options)
     assert judge.given[0].rows[0].value == 0.5
@@ -345,8 +345,8 @@ def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"objective": "simcs"}, "no such objective; did you mean 'simcse'"),
-    ({"temprature": 0.1}, "no such setting of a run or of simcse; did you mean 'temperature'"),
+    ({"objective": "simcs"}, "unknown objective; did you mean 'simcse'"),
+    ({"temprature": 0.1}, "unknown setting of a run or of simcse; did you mean 'temperature'"),
     ({"evaluate": "heldot"}, "did you mean 'heldout'"),
 ])  # fmt: skip
 def test_wrong_names_are_one_line(bert, sentences, tmp_path, change, message):
@@ -359,11 +359,11 @@ def test_wrong_names_are_one_line(bert, sentences, tmp_path, change, message):
 def test_an_objective_takes_no_names(bert, sentences, tmp_path):
     learner = prepare(bert, "simcse", {}, Settings(**FEW))
     for given, message in [
-        ({"base": bert}, "goes with the name of a method"),
-        ({"evaluate": "stsb"}, "goes with the name of a method"),
-        ({"temperature": 0.1}, "no such setting of a run"),
-        ({"lora": 4}, "lora 4: goes with the name of a method"),
-        ({"settings": {"eval_size": 9}}, "eval_size 9: goes with the name of a method"),
+        ({"base": bert}, "needs the name of a method"),
+        ({"evaluate": "stsb"}, "needs the name of a method"),
+        ({"temperature": 0.1}, "unknown setting of a run"),
+        ({"lora": 4}, "lora 4: needs the name of a method"),
+        ({"settings": {"eval_size": 9}}, "eval_size 9: needs the name of a method"),
         ({"settings": Settings(**FEW), "normalize": True}, "normalize True: goes with"),
     ]:
         with pytest.raises(OptionError, match=message):
@@ -498,7 +498,7 @@ def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
     start()
     folder = tmp_path / "m"
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    with pytest.raises(OutputError, match=r"m: already holds a run; --resume goes on with it"):
+    with pytest.raises(OutputError, match=r"m: already contains a run; --resume continues it"):
         start()
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
     _, run = start(overwrite=True, seed=2)
@@ -509,7 +509,7 @@ def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
 def test_a_run_that_cannot_begin_leaves_the_model_that_it_would_replace(start, tmp_path):
     start(max_steps=1)
     before = weights(tmp_path / "m")
-    with pytest.raises(OptionError, match="nothing is left to learn"):
+    with pytest.raises(OptionError, match="at least one weight must be above 0"):
         start(overwrite=True, spoil=lambda learner: learner.weights.update(contrast=0.0))
     assert same(weights(tmp_path / "m"), before)
 
@@ -629,7 +629,7 @@ def test_the_page_and_the_callback_have_every_number(start, tmp_path):
     assert dict(told)[24] == {"evaluation/made/spearman": 0.3}
     assert steps[0][1]["shares/contrast"] == 1.0
     page = (tmp_path / "m" / "report.html").read_text()
-    for words in ("<svg", "neighbor overlap", "before and after", "0.4000", "weight_decay"):
+    for words in ("<svg", "neighbor overlap", "before and after", "0.400", "weight_decay"):
         assert words in page
 
 

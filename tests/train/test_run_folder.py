@@ -56,7 +56,7 @@ def test_a_folder_of_other_things_is_never_touched(tmp_path, options):
     (tmp_path / "thesis.txt").write_text("years of work")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
-    with pytest.raises(OutputError, match="holds 'run'") as caught:
+    with pytest.raises(OutputError, match="contains 'run'") as caught:
         opened(tmp_path, **options)
     assert "choose another" in str(caught.value)
     assert names(tmp_path) == ["run", "thesis.txt"]
@@ -65,12 +65,14 @@ def test_a_folder_of_other_things_is_never_touched(tmp_path, options):
 
 def test_a_model_that_is_no_run_is_not_resumed_into(tmp_path):
     (tmp_path / "modules.json").write_text("[]")
-    with pytest.raises(OutputError, match=r"holds 'modules.json' and no run to go on with"):
+    with pytest.raises(OutputError, match=r"contains 'modules.json' and no run to resume"):
         opened(tmp_path, resume=True)
-    with pytest.raises(OutputError, match=r"holds 'modules.json'; --overwrite, if it is a model"):
+    with pytest.raises(OutputError, match=r"contains 'modules.json'; for a model, --overwrite"):
         opened(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"other things than a model, such as 'notes.txt'"):
+    with pytest.raises(
+        OutputError, match=r"files that are not part of a model, such as 'notes.txt'"
+    ):
         opened(tmp_path, overwrite=True)
     (tmp_path / "notes.txt").unlink()
     assert opened(tmp_path, overwrite=True) is False
@@ -86,7 +88,7 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
     assert opened(tmp_path, resume=True) is True
     # Resuming is the safe one of the two.
     assert opened(tmp_path, resume=True, overwrite=True) is True
-    with pytest.raises(OutputError, match="already holds a run; --resume goes on with it"):
+    with pytest.raises(OutputError, match="already contains a run; --resume continues it"):
         opened(tmp_path)
     assert opened(tmp_path, overwrite=True) is False
     assert names(tmp_path / "run") == [".lock", "settings.json"]
@@ -95,11 +97,11 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
 @pytest.mark.parametrize(("change", "message"), [
     (
         {"settings": {"learning_rate": 2e-3, "batch_size": 8}},
-        "the run there has learning_rate 0.001, this one 0.002",
+        "the run there has learning_rate 0.001, now it is 0.002",
     ),
-    ({"settings": {"learning_rate": 1e-3}}, "has batch_size 8, this one None"),
-    ({"processes": 2}, "has processes 1, this one 2; resume with the same command"),
-    ({"new": 1}, "has new None, this one 1"),
+    ({"settings": {"learning_rate": 1e-3}}, "has batch_size 8, now it is None"),
+    ({"processes": 2}, "has processes 1, now it is 2; use the same, or --overwrite"),
+    ({"new": 1}, "has new None, now it is 1"),
 ])  # fmt: skip
 def test_other_settings_are_rejected_by_name(tmp_path, change, message):
     opened(tmp_path)
@@ -120,7 +122,7 @@ def test_another_evaluation_is_rejected(bert, tmp_path):
     place.checkpoint.write_bytes(b"x")
     assert opened(tmp_path / "m", stated(file), resume=True) is True
     for other in (stated(file, 5), stated(lambda encode: None)):
-        with pytest.raises(OutputError, match=r"has evaluation 'sha256 .*', this one '"):
+        with pytest.raises(OutputError, match=r"has evaluation 'sha256 .*', now it is '"):
             opened(tmp_path / "m", other, resume=True)
 
 
@@ -131,7 +133,9 @@ def test_the_same_text_in_another_file_is_the_same_corpus(tmp_path):
     stated = STATED | {"corpus": {"source": "/new/corpus.txt", "sha256": "ab"}}
     assert opened(tmp_path, stated, resume=True) is True
     changed = STATED | {"corpus": {"source": "/old/corpus.txt", "sha256": "cd"}}
-    with pytest.raises(OutputError, match=r"other text, of '/old/corpus\.txt', than '/old/corpus"):
+    with pytest.raises(
+        OutputError, match=r"a different text, '/old/corpus\.txt', than '/old/corpus"
+    ):
         opened(tmp_path, changed, resume=True)
 
 

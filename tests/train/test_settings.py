@@ -30,7 +30,7 @@ def test_texts_are_read_as_the_type_wanted():
     # "none" is a head and a projector; the text stands for None only where it is no value itself.
     read = {"temperature": 0.1, "symmetric": True, "projector": "none", "encoders": 2}
     assert of_method == read
-    with pytest.raises(OptionError, match="encoders '3': no such value; one of 1, 2"):
+    with pytest.raises(OptionError, match="encoders '3': unknown value; one of 1, 2"):
         choose({"encoders": "3"}, "simcse")
     assert Settings(**of_run).batch_size == 128
     assert choose({"head": None, "max_steps": None}, "simcse")[0] == {
@@ -70,7 +70,7 @@ def test_an_unknown_name_suggests_the_nearest(name, near):
     with pytest.raises(OptionError) as caught:
         choose({name: "1"}, "simcse", option="mine.toml:")
     message = str(caught.value)
-    assert message.startswith(f"mine.toml: {name!r}: no such setting of a run or of simcse")
+    assert message.startswith(f"mine.toml: {name!r}: unknown setting of a run or of simcse")
     assert near in message
 
 
@@ -78,7 +78,7 @@ def test_the_objective_decides_what_is_known():
     with pytest.raises(OptionError, match="alpha"):
         choose({"alpha": "2"}, "simcse")
     assert choose({"alpha": "2"}, "simcse_supervised") == ({}, {"alpha": 2.0})
-    with pytest.raises(OptionError, match="no such objective; did you mean 'simcse'"):
+    with pytest.raises(OptionError, match="unknown objective; did you mean 'simcse'"):
         choose({}, "simcs")
 
 
@@ -115,7 +115,7 @@ def test_names_are_those_of_poolers_and_heads():
 
     assert get_args(Pooler) == tuple(POOLERS)
     assert get_args(Projector) == HEADS
-    with pytest.raises(OptionError, match=r"pooling 'maen': no such value; did you mean 'mean'\?"):
+    with pytest.raises(OptionError, match=r"pooling 'maen': unknown value; did you mean 'mean'\?"):
         Settings(pooling="maen")
     with pytest.raises(OptionError, match=r"precision 'fp61': .* did you mean 'fp16'\?"):
         Settings(precision="fp61")

@@ -263,6 +263,6 @@ def test_collapse():
     # It goes on counting after a resume.
     again = Monitor(high=monitor.high)
     with pytest.raises(
-        TrainingError, match=r"collapsed, .* cosine of 0\.9990; the last checkpoint"
+        TrainingError, match=r"collapsed: .* cosine of 0\.9990; the last checkpoint"
     ):
         again.check(230, near, 1e-3)

@@ -94,7 +94,7 @@ def killed(machines, target, number):
     assert 0 not in codes
     assert own_lines(errors[number]) == [] and "SIGKILL" in errors[number]
     (line,) = own_lines(errors[1 - number])
-    assert f"process {1 - number} of 2: another process of the training has ended" in line
+    assert f"process {1 - number} of 2: another process has ended" in line
     assert not (machines[0] / target / "model.safetensors").exists()
 
 
@@ -104,7 +104,7 @@ def test_either_process_is_killed_and_resume_is_exact(machines, whole, run):
     killed(machines, target, 1)
     os.chdir(one)
     _, error = run(*command(target, "--resume")[2:], code=2)
-    assert "the run there has processes 2, this one 1; resume with the same command" in error
+    assert "the run there has processes 2, now it is 1; resume with the same command" in error
     assert len(error.splitlines()) == 1
     codes, errors = trained(machines, target, "--resume")
     assert codes == [0, 0], errors
@@ -122,5 +122,5 @@ def test_machines_with_different_texts_are_rejected(machines):
         texts.write_text(before)
     assert 0 not in codes
     (line,) = own_lines(errors[1])
-    assert "process 1 has another corpus than process 0; give every machine the same" in line
-    assert "another process of the training has ended" in own_lines(errors[0])[0]
+    assert "process 1 differs from process 0 in corpus; every machine needs the same" in line
+    assert "another process has ended" in own_lines(errors[0])[0]

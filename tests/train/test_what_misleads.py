@@ -29,13 +29,13 @@ def start(bert, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    ({"rows": np.zeros(7, bool)}, "rows 'ndarray of bool, .*a mask of 40 of which one is true"),
+    ({"rows": np.zeros(7, bool)}, "rows 'ndarray of bool, .*a mask of 40 rows with at least"),
     ({"rows": [1, 40]}, "rows 40: the corpus has the rows 0 to 39"),
     ({"rows": [0.5]}, "rows 'list of float64"),
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
-    ({"evaluate": 7}, "evaluate 7: must be a name, a file of labeled pairs, or a function"),
+    ({"evaluate": 7}, "evaluate 7: must be a name, a file with labeled pairs, or a function"),
     ({"evaluate": lambda encode: None}, "evaluate None: must give a Report with a row or more"),
-    ({"max_seq_length": 600}, "max_seq_length 600: this encoder takes 3 to"),
+    ({"max_seq_length": 600}, "max_seq_length 600: must be from 3 to"),
     ({"query_prompt": "a lamp " * 30}, "leaves no room for a text"),
 ])  # fmt: skip
 def test_arguments_that_cannot_be(start, pairs, given, said):
@@ -67,19 +67,22 @@ def test_a_run_without_gradient_says_so(start, pairs, caplog, tmp_path, side):
 
 def test_scores_are_checked_before_the_first_step(start, pairs, tmp_path, caplog):
     rated = [(*pair, float(n == 39)) for n, pair in enumerate(pairs)]
-    with pytest.raises(TrainingError, match="have the score 0, as 98% of all: nothing can be corr"):
+    with pytest.raises(TrainingError, match="have the score 0, as 98 % of all do; add pairs"):
         start(rated, method="cosent", evaluate="heldout")
-    with pytest.raises(TrainingError, match="all 40 scores are 2: nothing can be learned"):
+    with pytest.raises(TrainingError, match="all 40 scores are 2; training needs different"):
         start([(*pair, 2.0) for pair in pairs], method="cosent", evaluate="heldout")
     begun = []
     late = [(*pair, 5.0 if n == 39 else n / 40) for n, pair in enumerate(pairs)]
-    with pytest.raises(TrainingError, match="score 5 is beyond the highest, 1"):
+    with pytest.raises(TrainingError, match="score 5 is above 1"):
         start(late, method="cosine_regression", on_start=lambda: begun.append(1))
     assert not begun
     lines = [f"{one}\t{two}\t{n % 5}" for n, (one, two) in enumerate(pairs)]
     (tmp_path / "own.tsv").write_text("\n".join(["first\tsecond\tscore", *lines]))
     start(tmp_path / "own.tsv", "cosent", evaluate=str(tmp_path / "own.tsv"), overwrite=True)
-    assert any("40 of the 40 pairs of" in line and "trained on" in line for line in caplog.messages)
+    assert any(
+        "40 of the 40 pairs of" in line and "in the training data" in line
+        for line in caplog.messages
+    )
 
 
 def test_equal_texts_are_those_with_equal_tokens(bert):
@@ -122,10 +125,10 @@ def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    (["a", None], r"sentences\[1\] None: is no text"),
+    (["a", None], r"sentences\[1\] None: is not a text"),
     ([("q", "a")], r"sentences\[0\] \('q', 'a'\): is a pair"),
-    ({"text": ["a"]}, "sentences 'a dict': holds columns"),
-    (None, "sentences None: is no text, nor a sequence"), (b"a", "is no text, nor a sequence"),
+    ({"text": ["a"]}, "sentences 'a dict': contains columns"),
+    (None, "sentences None: is neither a text nor a seq"), (b"a", "is neither a text nor a seq"),
 ])  # fmt: skip
 def test_what_is_no_text_is_not_encoded(bert, given, said):
     encoder = TorchEncoder.load(bert, pooling="mean")

@@ -21,6 +21,7 @@ from contrasent.types import EncodeFn
 REPORT, PAGE = "report.json", "report.html"
 FORMAT = 3
 SHOWN = 5  # queries that gained most, and that lost most
+LOOKED_AT = 50  # of which so many, as first answers may be the same
 
 
 def gain_of_words(bench: Bench, default: Ranker, *, seed: int) -> Difference | None:
@@ -91,7 +92,7 @@ class Outcome:
             return f"{trained} On top: {self.result.reason}" if self.result else trained
         if self.result is not None:
             return self.result.reason
-        return f"{UNMEASURED.capitalize()}: {self.kept.summary} ({self._why_not()})."
+        return f"Not measured here ({self._why_not()}). Saved the default: {self.kept.summary}."
 
     def _why_not(self) -> str:
         return f"queries ignored: {self.ignored}" if self.ignored else f"needs {needed()}"
@@ -99,7 +100,7 @@ class Outcome:
     def _statements(self) -> list[tuple[str, str]]:
         """The parts of the search, and which of them were measured on this text."""
         default, steps, result = self.default, self.steps, self.result
-        parts = [("default", f"{default.summary}, as 'contrasent index' searches")]
+        parts = [("default search", f"{default.summary}, the same as 'contrasent index'")]
         if result is None:
             if steps.ranker != default:
                 parts.append(("learned from the text", f"{steps.ranker.summary}: {UNMEASURED}"))
@@ -108,8 +109,8 @@ class Outcome:
             if self.words is not None:
                 parts.append(("BM25 added to vectors", str(self.words)))
             parts.append(("documents with training queries", str(result.again)))
-            parts.append(("documents without", str(result.new)))
-        return [*parts, ("kept", self.kept.summary)]
+            parts.append(("documents without training queries", str(result.new)))
+        return [*parts, ("saved search", self.kept.summary)]
 
 
 def _taught(result: TeachingResult) -> dict[str, Any]:
@@ -128,14 +129,14 @@ def _taught(result: TeachingResult) -> dict[str, Any]:
 def largest_changes(
     bench: Bench, result: TeachingResult, default: Ranker, encode: EncodeFn
 ) -> list[dict[str, Any]]:
-    """The queries that gained and lost most, with the first answer before and after."""
+    """The queries that gained and lost most, of those whose first answer is another now."""
     moved = result.values_after - result.values_before
     order = np.argsort(moved, kind="stable")
-    chosen = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if moved[n]]
-    numbers = list(dict.fromkeys(map(int, chosen)))
+    gained, lost = order[::-1][:LOOKED_AT], order[:LOOKED_AT]
+    numbers = [int(n) for n in (*gained[moved[gained] > 0], *lost[moved[lost] < 0])]
     before = _answers(bench, numbers, default, bench.learned, encode)
     after = _answers(bench, numbers, result.ranker, result.learned, encode)
-    return [
+    changes: list[dict[str, Any]] = [
         {
             "number": n,
             "query": bench.queries[n].text,
@@ -145,7 +146,10 @@ def largest_changes(
             "answer_after": after[i],
         }
         for i, n in enumerate(numbers)
+        if before[i] != after[i]
     ]
+    better = [change["after"] > change["before"] for change in changes]
+    return changes[: sum(better)][:SHOWN] + changes[sum(better) :][:SHOWN]
 
 
 def _answers(

@@ -200,7 +200,9 @@ def update_adaptation(
     """
     target = Path(folder)
     if not _holds(target / REPORT, "format"):
-        raise InputError(target, "was not made by 'contrasent adapt'; adapt it with -o OUT first")
+        raise InputError(
+            target, "is not an output of 'contrasent adapt'; create one with -o OUT first"
+        )
     facts = json.loads((target / REPORT).read_text("utf-8"))
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
     work.stage("default", lambda: facts["default"])
@@ -234,21 +236,21 @@ def _source(
         return source
     place = resolve_index(source)
     if in_milvus(place):
-        raise InputError(place, "is in Milvus; adapt needs the rows in an index of its own")
+        raise InputError(place, "is in Milvus; adapt needs a local index")
     if is_index(place):
         if place.resolve().is_relative_to(target.resolve()):
-            problem = f"{target}: holds the index itself; choose another folder"
+            problem = f"{target}: contains the index; choose another folder"
             if _holds(target / REPORT, "format"):
                 problem += f", or 'contrasent adapt {target} --update' learns again in place"
             raise OutputError(problem)
         if base is not None:
-            raise OptionError("base", base, "an index has its model; leave it out")
+            raise OptionError("base", base, "an index already has a model; omit this option")
         index = Index.open(place)
         index.check_finished("adapt")
         return index
     documents = DocumentSource(Path(source).absolute(), columns=columns, most=most)
     if documents.source.resolve().is_relative_to(target.resolve()):
-        raise OutputError(f"{target}: holds the documents themselves; choose another folder")
+        raise OutputError(f"{target}: contains the documents; choose another folder")
     return documents
 
 
@@ -260,16 +262,18 @@ def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwri
         begun |= not any((target / WORK).glob("[!.]*"))  # killed before it wrote that
     if there and overwrite and not resume:
         if not begun and not _holds(target / REPORT, "format"):
-            raise OutputError(f"{target}: was not made by contrasent adapt; choose another folder")
+            raise OutputError(
+                f"{target}: is not an output of contrasent adapt; choose another folder"
+            )
         own = [(target / name).resolve() for name in OWN]
         for place in inputs:
             if any(map(place.resolve().is_relative_to, own)):
-                raise InputError(place, "is replaced by --overwrite; copy it elsewhere first")
+                raise InputError(place, "would be deleted by --overwrite; copy it elsewhere first")
         with writing(target):
             for path in filter(os.path.lexists, (target / name for name in OWN)):
                 remove(path)
     elif there and not begun:
-        raise OutputError(f"{target}: exists already; choose another name or add --overwrite")
+        raise OutputError(f"{target}: already exists; choose another folder or add --overwrite")
     check_writable(target)
     for name in OWN:
         remove_temporaries(target, name)
@@ -360,9 +364,7 @@ class _AdaptationRun:
             raise OptionError("train_encoder", True, self.ignored or f"needs {needed()}")
         found = self.work.stage("encoder", lambda: fit_encoder(bench, base, model, self.seed))
         verdict = (
-            "Improved and saved"
-            if found["improved"]
-            else "No reliable improvement; the base is kept"
+            "Improved and saved" if found["improved"] else "No reliable improvement, the base stays"
         )
         self.note(f"Encoder trained on queries: {verdict}: {found['reason']}")
         if found["improved"]:
@@ -381,7 +383,7 @@ class _AdaptationRun:
         stated_queries = (json.dumps([text, sorted(gains.items())]) for text, gains in self.users)
         stated = digest([*stated_queries, *self.documents])
         if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
-            self.log("queries or documents have changed: learning starts over")
+            self.log("queries or documents changed; learning restarts")
             self.work.forget("queries", "taught", "learned")
             self.work.stage("queries", lambda: stated)
         facts = self.work.stage("learned", self._learn)
@@ -390,7 +392,7 @@ class _AdaptationRun:
             lines = (json.dumps(row, ensure_ascii=False) for row in self.given)
             write_text(self.target / QUERIES, "\n".join(lines) + "\n")
         facts["seconds"] = round(self.work.seconds(), 1)
-        self.log(f"done in {duration(self.work.seconds())}")
+        self.log(f"finished in {duration(self.work.seconds())}")
         write_report(self.target, facts)
         self.work.discard()
         return Adaptation(self.target, facts["improved"], facts["reason"], facts)
@@ -413,7 +415,7 @@ class _AdaptationRun:
             seen = set(self.encoder["seen"])
             self.users = [user for user in self.users if user[0] not in seen]
             if too_few(self.users):
-                self.ignored = f"the encoder was trained on all but {len(self.users)}"
+                self.ignored = f"the encoder was trained on all but {len(self.users)} of them"
                 self.users = []
         bench, log = self._bench(), self.log
         log("learning from the text")
@@ -479,10 +481,9 @@ def _sample(
     few = set(sorted(names, key=_mark)[: max(1, int(share * len(names)))])
     sampled = [row for row in rows if document_of(str(row[1]), row[2]) in few]
     line = (
-        f"encoding {len(rows):,} passages takes about {duration(seconds)} of the "
-        f"{duration(budget)} given: {len(few):,} of {count:,} documents are searched; "
-        f"--budget {minutes(seconds / ENCODING)} takes all, 'contrasent index OUT --sync' adds the "
-        "others"
+        f"only {len(few):,} of {count:,} documents are searched: encoding all takes about "
+        f"{duration(seconds)}. --budget {minutes(seconds / ENCODING)} covers all; "
+        "'contrasent index OUT --sync' adds the rest"
     )
     return sampled, line
 

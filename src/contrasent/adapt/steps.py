@@ -67,20 +67,22 @@ def learn_from_text(
     vectors: Vectors = np.asarray(index.vectors[numbers])
     wanted = _steps_for(vectors, prior)
     if wanted == prior:
-        note = "nothing learned from the text: the vectors of this model point in one direction"
+        note = "learned nothing from the text: this model's vectors point in one direction"
         return Steps(prior, Learned(), (note,))
     random = np.random.default_rng(seed)
     judged, teaching = _draw(rows, random)
     about = len({sentence.document for sentence in judged})
     if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and judge):
         few = f"{len(teaching):,} sentences to train on, {about:,} documents to test on"
-        note = f"nothing learned from the text: too little of it ({few})"
+        note = f"learned nothing from the text: too little text ({few})"
         return Steps(prior, Learned(), (note,))
     begun, texts = time.monotonic(), [sentence.text for sentence in (*judged, *teaching)]
     first = for_task(encode, "query")(texts[:_FIRST])
     seconds = (time.monotonic() - begun) / _FIRST
     if seconds * (len(texts) + 5 * len(judged)) > RESERVE * until():
-        return Steps(prior, Learned(), ("nothing learned from the text: no time left",))
+        return Steps(
+            prior, Learned(), ("learned nothing from the text: the time budget is used up",)
+        )
     later = for_task(encode, "query")(texts[_FIRST:])
     sentences = normalize(np.concatenate([first, later]))
     own_rows = np.array([sentence.row for sentence in (*judged, *teaching)])
@@ -98,7 +100,7 @@ def learn_from_text(
     chance = float((1 / np.log2(np.arange(2, 12))).sum()) / len(bench.documents)
     above_chance = difference(bench.queries, before - chance, seed=seed)
     if above_chance.p >= MEANING or above_chance.value <= 0:
-        note = "nothing learned from the text: its sentences do not find their own passages"
+        note = "learned nothing from the text: sentences do not find their own passages"
         return Steps(prior, Learned(), (note,))
     near = Neighbors.of(bench.index.vectors, min(NEIGHBORS, len(bench.documents) - 1))
     trial = Learned(fit_map(lessons, vectors, own_rows[len(judged) :], seed=seed), near)

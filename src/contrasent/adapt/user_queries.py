@@ -94,9 +94,9 @@ def _gather(
         text, name = _text(query), _text(document)
         gain = 1.0 if amount is ABSENT or not _text(amount) else as_number(amount)
         if not text or not name:
-            problem, value = f"there is no {'document' if text else 'query'}", ""
+            problem, value = f"{'document' if text else 'query'} missing", ""
         elif gain is None or not math.isfinite(gain):
-            problem, value = f"the {'count' if clicked else 'gain'} is no number", brief(amount)
+            problem, value = f"the {'count' if clicked else 'gain'} is not a number", brief(amount)
         else:
             if gain > 0:
                 key = texts.setdefault(_folded(text), text), places.get(name, name)
@@ -105,16 +105,16 @@ def _gather(
                 gains[key] = before + gain if clicked else max(before, gain)
             if name in places:
                 continue
-            problem, value = "no such document was read", repr(name)
+            problem, value = "unknown document", repr(name)
         left_out[problem] += 1
         first.setdefault(problem, f"{place}{value and ': '}{value}")
-    share = f"of {count} rows are left out"
+    share = f"of {count} rows ignored"
     lines = [f"{number} {share}: {why} ({first[why]})" for why, number in left_out.items()]
     if repeated and not clicked:
-        lines.append(f"{repeated} rows repeat a query and its document: the greatest gain counts")
+        lines.append(f"{repeated} rows repeat a query and its document; the highest gain is used")
     for line in lines:
         log(f"{path}: {line}")
-    return gains, "; ".join(lines) or "holds no answers"
+    return gains, "; ".join(lines) or "contains no answers"
 
 
 def too_few(queries: UserQueries) -> str:
@@ -143,7 +143,7 @@ def _without_common(queries: UserQueries, documents: Sequence[str], log: Log) ->
         shared = f"{counts[number]} of {len(queries)} queries point to it"
         log(f"Ignoring {documents[number]} as an answer: {shared}")
     if left_out := len(queries) - len(usable):
-        log(f"Ignoring {left_out} queries that have no other answer")
+        log(f"Ignoring {left_out} queries without another answer")
     return usable
 
 
@@ -200,7 +200,7 @@ def _judged(folder: Path, log: Log) -> Iterator[_Row]:
     splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
     sets = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
     if any(query in texts for judged in sets.values() for query in judged):
-        log(f"{folder}: judgments of {' and '.join(sets)} are used, and test is left to judge by")
+        log(f"{folder}: uses the splits {' and '.join(sets)}; test is reserved for evaluation")
     else:
         sets = {"test": read_qrels(folder / "qrels" / "test.tsv")}
     for split, judged in sets.items():

@@ -33,8 +33,7 @@ class Work:
             goes_on = "--update" if before.get("update") else "--resume"
             again = "" if config.get("update") else ", --overwrite starts again"
             raise OutputError(
-                f"{folder.parent}: holds an adaptation that was not finished; {goes_on} continues "
-                f"it{again}"
+                f"{folder.parent}: contains an unfinished adaptation; {goes_on} continues it{again}"
             )
         changed = sorted(k for k in {*before, *config} if before.get(k) != config.get(k))
         if changed:

@@ -50,7 +50,7 @@ class ObjectiveLoss(nn.Module):
         self.objective: Objective = find(objective)(encoder_around(model), **parameters)
         encoder = self.objective.encoder
         if encoder.pooling not in POOLERS.values():
-            problem = "pools at a mask token, which this trainer does not put into the texts"
+            problem = "pools at a mask token, which this trainer does not insert"
             raise OptionError("objective", objective, f"{problem}; use contrasent train")
         self.objective.to(encoder.device)
         for view in self.objective.views:
@@ -58,8 +58,9 @@ class ObjectiveLoss(nn.Module):
                 raise OptionError(
                     "objective",
                     objective,
-                    f"the view {type(view).__name__} needs the text, which this trainer does not "
-                    "hand on; make the copies in the data set, or use contrasent train",
+                    f"the view {type(view).__name__} needs the text, which this trainer "
+                    "does not pass "
+                    "on; add the copies to the dataset, or use contrasent train",
                 )
         self.seed = seed
         self.batches = 0
@@ -71,8 +72,8 @@ class ObjectiveLoss(nn.Module):
         """Compute the loss of a batch; ``labels``: (n,) scores of its pairs, if it has any."""
         if parallel.world() > 1:
             raise TrainingError(
-                "several processes: gradients would not be shared through this loss; "
-                "use contrasent train under torchrun"
+                "this loss does not share gradients between processes; use contrasent train "
+                "under torchrun"
             )
         training = bool(self.objective.encoder.backbone.training)
         self.objective.train(training)
@@ -114,12 +115,12 @@ def encoder_around(model: Any) -> TorchEncoder:
     """An encoder that shares the weights of a ``SentenceTransformer``."""
     modules = list(model.children())
     if len(modules) < 2:
-        raise ModelError("the model needs a transformer and a pooling module")
+        raise ModelError("the model needs a Transformer and a Pooling module")
     transformer, pooling, *following = modules
     # The attribute was renamed in sentence-transformers 6.
     backbone = getattr(transformer, "model", None) or getattr(transformer, "auto_model", None)
     if not isinstance(backbone, nn.Module) or not hasattr(pooling, "pooling_mode"):
-        raise ModelError("the model does not begin with a transformer and its pooling")
+        raise ModelError("the model must begin with a Transformer and a Pooling module")
     heads = [_dense(module) for module in following if type(module).__name__ != "Normalize"]
     slow = model.tokenizer
     length = int(model.max_seq_length or cast(Any, backbone).config.max_position_embeddings)
@@ -137,7 +138,7 @@ def _mode(pooling: Any) -> str:
     mode = pooling.pooling_mode
     modes = [mode] if isinstance(mode, str) else list(mode)
     if len(modes) != 1 or modes[0] not in POOLERS:
-        raise ModelError(f"pooling {modes} is not supported (one of {', '.join(POOLERS)} is)")
+        raise ModelError(f"pooling {modes} is not supported; use one of {', '.join(POOLERS)}")
     return POOLERS[str(modes[0])]
 
 
@@ -153,7 +154,7 @@ def _dense(module: Any) -> Dense:
 def _tokens(features: dict[str, Tensor]) -> Tokens:
     if "attention_mask" not in features or features["input_ids"].dim() != 2:
         raise TrainingError(
-            "the loss needs padded input_ids with an attention_mask; switch off unpad_inputs"
+            "the loss needs padded input_ids with an attention_mask; turn off unpad_inputs"
         )
     ids = features["input_ids"].cpu().numpy().astype(np.int32)
     mask = features["attention_mask"].cpu().numpy().astype(bool)

@@ -38,28 +38,28 @@ def adapt(
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Make documents searchable, and learn from them and from user queries to search them better.
+    """Make documents searchable, and improve the search with your text and user queries.
 
-    The search of 'contrasent index' is the default. From 40 user queries on, what they teach
-    replaces it if cross-validation proves a gain; otherwise the search stays as it was. With fewer
-    queries, what is learned from the text alone is kept as a default that was not measured here.
+    The search of 'contrasent index' is the default. With 40 user queries or more, a search trained
+    on them replaces it if cross-validation proves a gain. With fewer queries, what is learned from
+    the text alone is saved, but not measured.
 
     Options:
-        source: Folder, zip archive, file or index; with --update a folder that adapt made.
+        source: Folder, zip archive, file or index; with --update the output of an earlier adapt.
         output: Folder for the index and the report.
-        model: Model to encode with (left out: the installed base for the language).
-        queries: User queries, which teach: csv, tsv or jsonl, query, document and perhaps gain; can
-            be repeated.
+        model: Model to encode with. [default: the installed base for the language]
+        queries: User queries to learn from: csv, tsv or jsonl with query, document and optionally
+            gain; can be repeated.
         collection: The same as a folder in BEIR's layout.
-        clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
-        budget: Time to spend at most: 90s, 30m, 2h.
-        update: Follow the documents, and learn again in place, from earlier queries too.
-        train_encoder: Train the base on the queries first; needs the extra 'train', and time beyond
-            the budget.
-        columns: Columns of tables to read, with commas; title first.
-        max_file_text: Leave out files with more text than so many characters.
-        seed: Seed of everything random.
-        report: Copy the report's page there (OUT/report.html).
+        clicks: Documents that users opened: csv, tsv or jsonl with query, document and count.
+        budget: Time limit: 90s, 30m, 2h.
+        update: Follow changed documents and learn again in place, including earlier queries.
+        train_encoder: Train the base on the queries first; needs the extra 'train' and additional
+            time.
+        columns: Columns of tables to read, separated by commas; title first.
+        max_file_text: Skip files with more text than this many characters.
+        seed: Random seed.
+        report: Copy the page OUT/report.html there.
         require_improvement: Exit with status 3 unless a gain is proven.
     """
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
@@ -71,7 +71,11 @@ def adapt(
             ("--train-encoder", train_encoder),
         ):
             if value:
-                raise OptionError(option, str(value), "--update changes SOURCE in place")
+                raise OptionError(
+                    option,
+                    str(value),
+                    "cannot be combined with --update, which changes SOURCE in place",
+                )
         done = carry_out(Path(source), None, **people)
     elif output is None:
         raise UserError("--output/-o (folder for the index and the report) is missing")
@@ -106,7 +110,7 @@ def carry_out(source: "str | Path | Documents", output: Path | None, **given: An
 
     if output is None:
         return update_adaptation(source, log=log, **given)  # type: ignore[arg-type]
-    with options.resumable(f"--resume goes on with {output}"):
+    with options.resumable(f"--resume continues {output}"):
         return adapt_index(source, output, log=log, **given)
 
 
@@ -114,5 +118,5 @@ def summary(done: "Adaptation") -> str:
     """The verdict, the evidence, and the next commands."""
     verdict = f"{done.folder}: {done.reason}{'' if done.improved else see('no-gain')}"
     evidence = [f"    {name:34s} {text}" for name, text in done.facts["statements"]]
-    search = f'search it: contrasent search {done.folder} "..."'
+    search = f'search: contrasent search {done.folder} "..."'
     return "\n".join([verdict, *evidence, search, f"report: {done.folder}/report.html"])

@@ -102,7 +102,7 @@ app = typer.Typer(
     name="contrasent",
     cls=Commands,
     rich_markup_mode="markdown",
-    help="Learn sentence embeddings by contrast, measure them honestly, and search with them.",
+    help="Train sentence embeddings by contrast, evaluate them, and search with them.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
@@ -117,10 +117,10 @@ def _version(wanted: bool) -> None:
 WELCOME = """\
 contrasent: sentence embeddings learned by contrast. Four things to try:
 
-  contrasent demo                           learning by contrast and a search, on text you have
+  contrasent demo                           train and search, on text you already have
   contrasent adapt FOLDER -o my-search     the same for your own documents
   contrasent similarity all-MiniLM-L6-v2 "a small boat" "a little ship"
-  contrasent doctor                        what is installed, and what each extra adds
+  contrasent doctor                        what is installed and what each extra adds
 
 contrasent --help lists all commands."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contrasent.search.index import BaseIndex
     from contrasent.types import Vectors
 
-OTHERWISE = "--pairs FILE, --collection FOLDER or --on CORPUS, of pairs of your own"
+OTHERWISE = "--pairs FILE, --collection FOLDER or --on CORPUS with your own data"
 HELD_OUT = 1000  # pairs at most, as train holds them out
 CHANGED = 3  # exit code of --fail-over, as of --require-improvement
 ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "index")
@@ -41,23 +41,24 @@ def compare(
     seed: int = 0,
     seed_sd: Annotated[float | None, typer.Option(min=0)] = None,
 ) -> options.Output:
-    """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
+    """Is B better than A? Differences with 95 % intervals and p values.
 
-    Items are paired, and both items and seeds count as chance. If a model has only one run,
-    the spread over seeds is assumed, and a second interval leaves seeds out.
+    Items are paired. Intervals cover both items and seeds. For a model with a single run, a spread
+    over seeds is assumed, and a second interval ignores seeds.
 
     Options:
-        before: Model, or its runs with several seeds: a,b,c; or their reports, written by evaluate
-            --json.
+        before: Model, or its runs with several seeds: a,b,c; or their reports from evaluate
+            --json-file.
         after: The model to compare with A, given in the same way.
-        suite: Suites to measure models by, as in evaluate; sts if nothing else is given.
+        suite: Suites to evaluate, as in evaluate. [default: sts]
         pairs: Your own labeled pairs: csv, tsv, jsonl or parquet; can be repeated.
-        columns: For --pairs: two texts and a number by name, or by position from 0.
+        columns: For --pairs two texts and a number, for --on the columns of the pairs: by name, or
+            by position from 0.
         collection: Your own retrieval set, in BEIR's layout.
-        on: A corpus of pairs, of which those are searched that train holds out.
+        on: A corpus of pairs; the pairs that train holds out are searched.
         seed: For --on: the seed of the training.
-        seed_sd: Standard deviation over seeds, in points, of an arm with one run. By default the
-            other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
+        seed_sd: Standard deviation over seeds, in points, of a model with one run; 0 for a model
+            that no seed changes. [default: the other model's, else 1.2]
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
     from contrasent.datasets.official import STS_TASKS
@@ -71,10 +72,10 @@ def compare(
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
     evaluations = [
-        *labeled_evaluations(pairs or [], columns),
+        *labeled_evaluations(pairs or [], columns if pairs or on is None else None),
         *judged_evaluations(collection, False, [before]),
     ]
-    evaluations += [_held_out(on, seed, [*arms[1], *arms[0]])] if on is not None else []
+    evaluations += [_held_out(on, columns, seed, [*arms[1], *arms[0]])] if on else []
 
     def measure(folder: Path) -> "Report":
         model = options.open_model(folder, loading)
@@ -99,18 +100,18 @@ def compare(
     )
 
 
-def _held_out(on: str, seed: int, models: list[str]) -> UserEvaluation:
+def _held_out(on: str, columns: str | None, seed: int, models: list[str]) -> UserEvaluation:
     """Whether one text of a held-out pair finds the other."""
     from contrasent.evaluate.retrieval import retrieval
     from contrasent.text.corpus import open_corpus
     from contrasent.text.heldout import hold_out
     from contrasent.train.plan import keys_of_run
 
-    corpus = open_corpus(on)
+    corpus = open_corpus(on, columns=options.column_list(columns))
     for line in corpus.roles:
         options.note(line)
     if corpus.width < 2:
-        raise OptionError("--on", on, "needs pairs, texts in two columns that belong together")
+        raise OptionError("--on", on, "needs pairs: two columns of texts that match")
     split = hold_out(corpus, HELD_OUT, seed=seed, keys=keys_of_run(models, corpus.width))
     return lambda encode, number: retrieval(
         encode,
@@ -126,7 +127,7 @@ def _held_out(on: str, seed: int, models: list[str]) -> UserEvaluation:
 def _names(option: str, value: str) -> list[str]:
     names = [name for name in value.split(",") if name]
     if not names or len(set(names)) < len(names):
-        raise OptionError(option, value, "name each run once, with commas between")
+        raise OptionError(option, value, "name each run once, separated by commas")
     return names
 
 
@@ -135,7 +136,9 @@ def _saved(name: str) -> "Report":
 
     models = read_reports(Path(name))
     if len(models) != 1:
-        raise InputError(Path(name), f"reports of {len(models)} models; name files with one")
+        raise InputError(
+            Path(name), f"reports on {len(models)} models; each file must report on one"
+        )
     return next(iter(models.values()))
 
 
@@ -154,27 +157,27 @@ def diff(
     fail_over: Annotated[float | None, typer.Option(min=0, max=1)] = None,
     seed: int = 0,
 ) -> options.Output:
-    """Will a search still find what it found with another model, version or runtime?
+    """Will a search find the same documents with a different model, version or runtime?
 
-    Both models rank the same documents for the same queries; no relevance judgments are
-    needed. Changes are shown with 95 % intervals. The stored vectors of an index are used where
-    OLD made them. A key for a server is read from CONTRASENT_API_KEY.
+    Both models rank the same documents for the same queries; relevance judgments are not needed.
+    The stored vectors of an index are used for OLD if it made them. The API key of a server is read
+    from CONTRASENT_API_KEY.
 
     Options:
-        old: The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
-        new: The model that is to replace it, given in the same way.
+        old: The current model: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
+        new: The replacement, given in the same way.
         on: Index folder, or a corpus: a file or folder.
-        query_file: File with one query a line; if not given, documents are the queries.
-        sample: Queries at most, drawn at random; at least 20.
-        documents: Documents at most, drawn at random.
-        threshold: Score of OLD to carry over to NEW.
-        report: Write all of it as a page: FILE.html.
-        fail_over: Exit with 3 if the share of the ten nearest that changed may be above this
+        query_file: File with one query per line. [default: documents are the queries]
+        sample: Maximum number of queries, drawn at random; at least 20.
+        documents: Maximum number of documents, drawn at random.
+        threshold: Score of OLD to convert to NEW.
+        report: Write a full report: FILE.html.
+        fail_over: Exit with status 3 if the share of the ten nearest that changed may exceed this
             (upper end of its interval).
-        seed: Seed of the samples.
+        seed: Random seed of the samples.
     """
     if not on:
-        raise OptionError("--on", on, "name the index, or the texts, that both models search")
+        raise OptionError("--on", on, "name the index or the texts that both models search")
     from contrasent.cli.search import read_queries
     from contrasent.evaluate.diff import diff_models
     from contrasent.files import check_writable
@@ -183,7 +186,7 @@ def diff(
         check_writable(report.absolute().parent)
     wanted = None if query_file is None else read_queries(query_file)
     if wanted == []:
-        raise InputError(query_file or "", "holds no query")
+        raise InputError(query_file or "", "contains no query")
     searched = open_searched(on, documents, column, seed)
     names = {"old": old, "new": new}
     models = {side: _open_side(name, side, loading, searched) for side, name in names.items()}
@@ -257,7 +260,7 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
         chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()
         return Searched([texts[i] for i in chosen], len(texts))
     if column is not None:
-        raise OptionError("--column", column, f"{on} is an index, which has one text a row")
+        raise OptionError("--column", column, f"{on} is an index, which has one text per row")
     opened = open_index(place)
     opened.check_finished("compare")
     numbered = numbered_rows(opened, most)

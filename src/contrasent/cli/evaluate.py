@@ -45,28 +45,28 @@ def evaluate(
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE")] = None,
     list_: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
-    """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals.
+    """Evaluate models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals.
 
     Options:
         models: Model folders or names, GloVe text files, or indexes to search (--collection).
         suite: sts, protocols, transfer, geometry, retrieval, bias, paraphrase, triplets,
             clustering, few-shot or all; can be repeated.
         aggregate: all, mean or wmean; can be repeated.
-        protocol: For --suite protocols: one by name, such as senteval; can be repeated.
-        subsets: A row for each STS subset.
-        seeds: Runs of the transfer classifier, each with other folds.
+        protocol: For --suite protocols: a protocol by name, such as senteval; can be repeated.
+        subsets: Add a row for each STS subset.
+        seeds: Runs of the transfer classifier, each with different folds.
         captions: Flickr30k captions to search, from the end; 0 for all.
         pairs: Your own labeled pairs: csv, tsv, jsonl or parquet; can be repeated.
-        columns: For --pairs: two texts and a number by name, or by position from 0 where there is
-            no header.
-        collection: Your own retrieval set, in BEIR's layout; of an index, the queries' answers are
-            its rows, or the documents that their metadata names.
-        own_ids: For --collection: rank a document with the query's own id too.
-        stop_words: Average GloVe's vectors of stop words too.
+        columns: For --pairs: two texts and a number by name, or by position from 0 without a
+            header.
+        collection: Your own retrieval set, in BEIR's layout; for an index, the answers are its
+            rows, or the documents named in their metadata.
+        own_ids: For --collection: also rank a document with the query's own id.
+        stop_words: Also average GloVe's vectors of stop words.
         resamples: Bootstrap resamples of the 95 % intervals; 0 for none.
-        json_file: Write the report as JSON, with the items' scores in a second file for compare.
+        json_file: Write the report as JSON; a second file has the scores of the items, for compare.
         report_file: Write a page with pictures.
-        list_: Show the named data sets, where each is or belongs, and the suites that run here.
+        list_: List the named datasets, where each is or belongs, and the suites that can run here.
     """
     from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.protocols import PROTOCOLS
@@ -79,7 +79,7 @@ def evaluate(
         return
     if not models:
         raise UserError(
-            "MODEL is missing (model folders or names, GloVe text files, or indexes); see "
+            "MODEL is missing (model folders, names, GloVe text files or indexes); see "
             "'contrasent evaluate --help'"
         )
     suites = suite_names(suite or ["sts"]) if suite or not (pairs or collection) else ()
@@ -99,7 +99,7 @@ def evaluate(
     indexes = _check_indexes(models, weight, collection, bool(suites or pairs))
     others = [model for model in models if model not in indexes]
     if own_ids and collection is None:
-        raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
+        raise OptionError("--own-ids", "", "needs --collection")
     user_evaluations = [
         *labeled_evaluations(pairs or [], columns),
         *judged_evaluations(collection, own_ids, others),
@@ -169,7 +169,7 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
         rows = ", ".join(f"{split} {count:,}" for split, count in data_set.rows.items())
         options.echo(f"{data_set.name:10}  {data_set.kind:10}  {rows}".rstrip())
         for its, place in places.items():
-            absent = f"missing; put it at {data_set.places[its][0]} in CONTRASENT_DATA's folder"
+            absent = f"missing; put it at {data_set.places[its][0]} in the folder CONTRASENT_DATA"
             options.echo(f"{'':12}{its + ': ' if its else ''}{place or absent}")
     for name, lacking in missing.items():
         options.echo(f"--suite {name}: {'missing ' + ', '.join(lacking) if lacking else 'ready'}")
@@ -192,7 +192,7 @@ def _check_before(
     from contrasent.model.opening import find_model
 
     if len(set(models)) < len(models):
-        raise OptionError("MODEL", " ".join(models), "a model is named twice")
+        raise OptionError("MODEL", " ".join(models), "names a model twice")
     check_choice("--form", chosen.form, FORMS)
     for name in chosen.aggregate:
         check_choice("--aggregate", name, AGGREGATES)
@@ -225,11 +225,11 @@ def _check_indexes(
         if is_any_index(resolve_index(model)) and not (Path(model) / "modules.json").is_file()
     ]
     if indexes and collection is None:
-        raise UserError(f"{indexes[0]}: an index is measured by --collection FOLDER")
+        raise UserError(f"{indexes[0]}: to evaluate an index, add --collection FOLDER")
     if indexes and others:
-        raise UserError(f"{indexes[0]}: is an index; --suite and --pairs measure models")
+        raise UserError(f"{indexes[0]}: is an index; --suite and --pairs evaluate models")
     if weight is not None and not indexes:
-        raise OptionError("--bm25-weight", weight, "is for an index that is measured")
+        raise OptionError("--bm25-weight", weight, "applies only to an index")
     return indexes
 
 
@@ -254,10 +254,10 @@ def _load(
 def labeled_evaluations(files: list[Path], columns: str | None) -> Iterator[UserEvaluation]:
     """The evaluation on the user's own labeled pairs, if there are any."""
     if columns is not None and not files:
-        raise OptionError("--columns", columns, "chooses columns of --pairs, and there are none")
+        raise OptionError("--columns", columns, "needs --pairs")
     if len({path.stem for path in files}) < len(files):
         names = " ".join(map(str, files))
-        raise OptionError("--pairs", names, "a file's name without its ending must be distinct")
+        raise OptionError("--pairs", names, "file names without their endings must be distinct")
     if not files:
         return
     from contrasent.evaluate.sts import check_pairs, several_pairs

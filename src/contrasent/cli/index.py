@@ -54,41 +54,41 @@ def index(
 ) -> options.Output:
     """Make a folder of documents, a file or a table searchable, and keep the index up to date.
 
-    contrasent index SOURCE -o INDEX reads documents (or the rows of a table) and encodes them; with
-    --sync, --model or --remove, and no -o, an INDEX that exists is changed; with --list [PATTERN]
-    its documents are listed.
+    contrasent index SOURCE -o INDEX reads documents (or the rows of a table) and encodes them.
+    Without -o, --sync, --model and --remove change an existing INDEX, and --list [PATTERN] lists
+    its documents.
 
-    Where encoding takes more than about a minute, words alone can search the index before; after
-    Ctrl-C the same command, --sync or contrasent serve resumes.
+    If encoding takes more than about a minute, BM25 searches the index meanwhile. After Ctrl-C the
+    same command, --sync or contrasent serve continues.
 
     Options:
-        source: Folder, zip, document or table to index, - for lines on standard input; or the
-            index to change.
-        synced: With --sync: where the documents are now, if they have moved. With --list: the
-            documents to list, such as 'notes/*.md'.
-        output: Index folder to make.
-        model: Model folder or name; without -o the model whose vectors the index gets, in place.
+        source: Folder, zip, document or table to index, - for lines on standard input; or the index
+            to change.
+        synced: With --sync: where the documents are now, if they moved. With --list: the documents
+            to list, such as 'notes/*.md'.
+        output: Index folder to create.
+        model: Model folder or name; without -o, encode the index again with this model.
         sync: Follow the documents: encode what was added or changed, remove what was deleted.
-        checksum: With --sync: compare the contents of all files; else size and time tell.
-        watch: Go on with --sync whenever documents change, until Ctrl-C; with -o index first.
-        max_file_text: Leave out files with more text than so many characters.
-        columns: Columns of tables to read instead, with commas; title first.
-        as_text: Read files of such names, '*.xyz', as plain text; can be repeated.
-        exclude: Leave out such files or folders, 'drafts/' or '*.log', as .gitignore writes them;
-            can be repeated.
-        include: Read only files of such names or folders; can be repeated.
-        no_ignore: Read also what .gitignore files name.
-        encoding: Of text that is not UTF-8 and does not say what it is; else it is guessed.
-        id_column: Column with the ids of a table's rows; row numbers if not given.
-        metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
+        checksum: With --sync: compare the contents of all files instead of size and time.
+        watch: Repeat --sync whenever documents change, until Ctrl-C; with -o index first.
+        max_file_text: Skip files with more text than this many characters.
+        columns: Columns of tables to read, separated by commas; title first.
+        as_text: Read files with such names, '*.xyz', as plain text; can be repeated.
+        exclude: Skip such files or folders, 'drafts/' or '*.log', in .gitignore syntax; can be
+            repeated.
+        include: Read only files or folders with such names; can be repeated.
+        no_ignore: Also read what .gitignore files exclude.
+        encoding: Encoding of text that is not UTF-8 and does not declare it. [default: guessed]
+        id_column: Column with the ids of a table's rows. [default: row numbers]
+        metadata: Columns of a table to store as metadata: a,b,c; * for all others.
         metric: cosine or dot. [default: the model's]
-        milvus_uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
+        milvus_uri: Store the index in Milvus: http://HOST:19530, or a file NAME.db.
         milvus_collection: Name of the collection in Milvus.
-        encoded: SOURCE is parquet with vectors in it, as encode writes it: nothing is encoded.
-        add: Add the rows of a table to an index that exists.
-        upsert: Replace rows of the same id, add the others.
-        listing: List the documents of an index, and how many passages each has.
-        remove: Remove the row with this id, or a document, from an index; can be repeated.
+        encoded: SOURCE is parquet with vectors, as written by encode.
+        add: Add the rows of a table to an existing index.
+        upsert: Replace rows with the same id, and add the others.
+        listing: List the documents of an index with their number of passages.
+        remove: Remove the row with this id, or a document; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
     fixed = {
@@ -136,7 +136,7 @@ def index(
             "--output/-o (Index folder to make) is missing; see 'contrasent index --help'"
         )
     if synced is not None:
-        problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
+        problem = "is one argument too many; use contrasent index SOURCE -o INDEX --model MODEL"
         raise OptionError("SOURCE", synced, problem)
     weight = options.chosen_weight(bm25_weight, vectors_only)
     common: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
@@ -144,7 +144,7 @@ def index(
     common["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
     common["columns"] = [name.strip() for name in columns.split(",")] if columns else []
     if column is not None and columns:
-        raise OptionError("--column", column, "does not go with --columns; name it there")
+        raise OptionError("--column", column, "cannot be combined with --columns; list it there")
     if add or upsert:
         others = made | fixed | {"--add": add and upsert, "--watch": watch}
         _check_alone("--upsert" if upsert else "--add", others)
@@ -153,7 +153,7 @@ def index(
         return _outcome(output, add_rows(output, source, update=upsert, **common))
     from contrasent.indexing.build import index_folder
 
-    with options.resumable("the same command goes on with what is encoded"):
+    with options.resumable("the same command continues from here"):
         result = index_folder(
             source,
             output,
@@ -186,7 +186,7 @@ def _check_alone(change: str, others: dict[str, Any]) -> None:
     """Reject options that do not go with a change of an index in place."""
     for option, value in others.items():
         if value:
-            problem = f"does not go with {change}; see 'contrasent index --help'"
+            problem = f"cannot be combined with {change}; see 'contrasent index --help'"
             raise OptionError(option, str(value), problem)
 
 
@@ -231,7 +231,7 @@ def _change_model(folder: Path, model: str, loading: options.Loading) -> options
     facts = {"index": str(new.folder), "texts": len(new.index)}
     facts |= {"dimension": new.index.dimension, "model": model, "identity": new.index.model}
     facts |= {"former": former, "truncated": new.truncated, "seconds": round(new.seconds, 3)}
-    line = f"{new.folder}: {len(new.index):,} texts encoded anew by {model}, {new.seconds:.1f} s"
+    line = f"{new.folder}: {len(new.index):,} texts encoded again with {model}, {new.seconds:.1f} s"
     return options.Output(facts, line, new.notes)
 
 
@@ -244,7 +244,7 @@ def _remove_rows(folder: Path, ids: list[str], where: list[str]) -> options.Outp
     line = f"{folder}: {removed:,} rows removed, {left:,} left"
     if files:
         more = f" and {len(files) - 3:,} more" if len(files) > 3 else ""
-        line += f"; --sync leaves them out until {', '.join(files[:3])}{more} changes"
+        line += f"; --sync skips them until {', '.join(files[:3])}{more} changes"
     facts = {"index": str(folder), "removed": removed, "texts": left, "files": list(files)}
     return options.Output(facts, line)
 
@@ -279,7 +279,7 @@ def _sync(
             options.echo(f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
             for line in outcome.notes:
                 options.note(line)
-    with options.resumable("the same command goes on with what is encoded"):
+    with options.resumable("the same command continues from here"):
         outcome = sync_index(folder, source, batch_size=batch_size, checksum=checksum)
     facts = asdict(outcome)
     facts["skipped"] = facts.pop("report")["skipped"]

@@ -25,25 +25,25 @@ def export(
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Write a model as one graph that runs without torch, pooling, head and scaling inside.
+    """Export a model as one graph that runs without torch, including pooling, head and scaling.
 
-    The graph's vectors are compared with torch's, and the difference is printed and kept in
-    export.json. Use it with --runtime, or by its own folder.
+    The graph's vectors are compared with torch's; the difference is printed and saved in
+    export.json. Use the export with --runtime, or by its folder.
 
     Options:
         to: Runtime: onnx or openvino.
         int8: Compute matrix products with 8-bit integers.
-        calibrate: File with sentences like yours, for --int8; the documentation of the installed
-            packages if not given.
-        output: Folder to write; MODEL/onnx and so on if not given.
+        calibrate: File with typical sentences, for --int8. [default: the documentation of the
+            installed packages]
+        output: Folder to write. [default: MODEL/onnx and so on]
     """
     if calibrate is not None and not int8:
-        raise OptionError("--calibrate", calibrate, "is for --int8 alone")
+        raise OptionError("--calibrate", calibrate, "needs --int8")
     from contrasent.model.opening import find_model
 
     folder = find_model(model)
     if output is None and not Path(model).is_dir():
-        raise OptionError("-o", None, f"{model} is no folder of yours; name a folder to write")
+        raise OptionError("-o", None, f"{model} is not a local folder; name a folder to write")
     target = output or folder / (f"{to}-int8" if int8 else to)
     from contrasent.files import recover_folder
     from contrasent.model.runtime import check_engine, check_target
@@ -96,14 +96,14 @@ def import_(
     method: str | None = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Make a model folder of a checkpoint of SimCSE, ESimCSE, DiffCSE or SimCSE++.
+    """Convert a released checkpoint of SimCSE, ESimCSE, DiffCSE or SimCSE++ to a model folder.
 
-    The folder says how its vectors are pooled and whether the head belongs to them, as the paper
-    evaluates it, so that every reader gives the same vectors. Weights must be safetensors.
+    The folder defines pooling and head as the paper evaluates them, so that every library computes
+    the same vectors. Weights must be safetensors.
 
     Options:
         checkpoint: Folder of a released checkpoint, or its name@commit on the hub.
-        method: unsup-simcse, sup-simcse, esimcse, diffcse or simcse++, if unknown.
+        method: unsup-simcse, sup-simcse, esimcse, diffcse or simcse++, if it cannot be detected.
     """
     from contrasent.model.description import check_replaceable
     from contrasent.model.pretrained import resolve
@@ -144,26 +144,25 @@ def postprocess(
     sentences: Annotated[int, typer.Option(min=2)] = 100000,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Fit a layer on a fixed model's vectors of your text; save both as a new model.
+    """Fit a layer on a fixed model's vectors of your text, and save both as a new model.
 
     whiten (Su et al., 2021) adds a linear layer: the result is an ordinary model. flow (BERT-flow)
-    is no linear layer, so its folder has a form of its own, which `contrasent evaluate` reads: the
-    model in encoder/, with the flow.
+    is not linear; its folder has its own format, which `contrasent evaluate` reads.
 
     Options:
         method: whiten or flow.
         corpus: Text to fit on: a file or folder.
         output: Folder of the new model.
-        dimensions: whiten: keep so many dimensions; all by default.
-        assign: flow: a setting, key=value, such as num_train_epochs=2; may be repeated.
-        sentences: Fit on at most so many distinct sentences.
+        dimensions: whiten: keep this many dimensions. [default: all]
+        assign: flow: a setting, key=value, such as num_train_epochs=2; can be repeated.
+        sentences: Maximum number of distinct sentences to fit on.
     """
     check_choice("METHOD", method, MIN_SENTENCES)
     if sentences < MIN_SENTENCES[method]:
         problem = f"{method} needs {MIN_SENTENCES[method]} or more"
         raise OptionError("--sentences", sentences, problem)
     if dimensions is not None and method != "whiten":
-        raise OptionError("--dimensions", dimensions, "goes with whiten")
+        raise OptionError("--dimensions", dimensions, "is for whiten only")
     settings = _settings(method, assign or [])
     from contrasent.text.corpus import open_corpus
 
@@ -199,7 +198,7 @@ def postprocess(
         write_flow(output, flow, encoder.save)
         tenth = max(1, len(losses) // 10)
         first, last = (sum(part) / len(part) for part in (losses[:tenth], losses[-tenth:]))
-        change = f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits a dimension"
+        change = f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits per dimension"
         options.note(f"wrote {output}: {change}, on {fitted}")
         return
     layer = whiten(vectors, dimensions=dimensions)
@@ -220,7 +219,7 @@ def _settings(method: str, given: list[str]) -> Any:
     values = {}
     for name, value in assignments(given).items():
         if name not in known:
-            raise OptionError("--set", name, f"no such setting of {method}", choices=known)
+            raise OptionError("--set", name, f"unknown setting of {method}", choices=known)
         values[name] = known[name].read(value)
         if isinstance(values[name], int) and values[name] < (name != "seed"):
             raise OptionError("--set", f"{name}={value}", "is too small")

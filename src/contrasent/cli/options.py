@@ -27,13 +27,13 @@ ModelName = Annotated[str, typer.Argument(help="Model folder or name.")]
 Column = Annotated[
     str | None, typer.Option(help="Column with the text, by name or position from 0.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print neither progress nor remarks.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 DataFolder = Annotated[
     Path | None,
     typer.Option(
-        "--data", exists=True, file_okay=False, help="Data folder, instead of CONTRASENT_DATA's."
+        "--data", exists=True, file_okay=False, help="Data folder. [default: CONTRASENT_DATA]"
     ),
 ]
 StsForm = Annotated[
@@ -43,16 +43,16 @@ StsTask = Annotated[
     list[str] | None, typer.Option("--task", help="STS set, such as STSB; can be repeated.")
 ]
 StsSplit = Annotated[str, typer.Option("--split", help="STS split: test, dev or train.")]
-NewModel = Annotated[Path, typer.Option("--output", "-o", help="Model folder to make.")]
+NewModel = Annotated[Path, typer.Option("--output", "-o", help="Model folder to create.")]
 WordWeight = Annotated[
     float | None,
     typer.Option(
         min=0.0,
         max=1.0,
-        help="Weight of words (BM25) where words and vectors are equally clear.",
+        help="Weight of BM25 where BM25 and vectors are equally clear.",
     ),
 ]
-VectorsOnly = Annotated[bool, typer.Option("--vectors-only", help="Search by vectors alone.")]
+VectorsOnly = Annotated[bool, typer.Option("--vectors-only", help="Search with vectors only.")]
 
 
 TEXTS = {"query": "QUERY", "first": "A", "second": "B"}
@@ -76,13 +76,13 @@ class Loading:
 
     pooling: Annotated[
         str | None,
-        typer.Option(help="Pooler of a bare encoder, which names none: cls, mean, max, ..."),
+        typer.Option(help="Pooling of an encoder that does not define one: cls, mean, max, ..."),
     ] = None
     max_seq_length: Annotated[
         int | None,
-        typer.Option(help="Cut texts at this many tokens; the model's own if not given."),
+        typer.Option(help="Truncate texts to this many tokens. [default: the model's]"),
     ] = None
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences a forward pass.")] = 64
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences per forward pass.")] = 64
     runtime: Annotated[
         str | None,
         typer.Option(
@@ -94,7 +94,7 @@ class Loading:
         bool,
         typer.Option(
             "--batch-invariant",
-            help="The same bits whatever the batch and the order; slower, see docs.",
+            help="Same bits for any batch and order of texts; slower (see docs).",
         ),
     ] = False
 
@@ -133,7 +133,7 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", stated, re.MULTILINE)
     help_of = {name: " ".join(text.split()) for name, text in entries}
     if unknown := help_of.keys() - signature.parameters.keys():
-        raise TypeError(f"{function.__name__} documents options it lacks: {', '.join(unknown)}")
+        raise TypeError(f"{function.__name__} documents unknown options: {', '.join(unknown)}")
     flat: list[inspect.Parameter] = []
     parts: tuple[str, ...] = ()
     for name, given in signature.parameters.items():
@@ -259,7 +259,7 @@ def parse_budget(text: str) -> float:
 def check_new(output: Path, replace: bool, what: str = "file") -> None:
     """Reject, before any work, a target that must not be replaced or cannot be written."""
     if output.exists() and not replace:
-        raise OutputError(f"{output}: exists; choose another {what} or use --overwrite")
+        raise OutputError(f"{output}: already exists; choose another {what} or add --overwrite")
     check_writable(output.absolute().parent)
 
 
@@ -274,5 +274,5 @@ def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
 def chosen_weight(bm25_weight: float | None, vectors_only: bool) -> float | None:
     """The share of words that a command's options choose; None for the index's own."""
     if vectors_only and bm25_weight:
-        raise OptionError("--bm25-weight", bm25_weight, "does not go with --vectors-only")
+        raise OptionError("--bm25-weight", bm25_weight, "cannot be combined with --vectors-only")
     return 0.0 if vectors_only else bm25_weight

@@ -44,26 +44,26 @@ def reproduce(
 ) -> None:
     """Run tables and figures of the papers, and show which statements hold.
 
-    May be stopped at any time; the same command continues. At scale lab only directions and orders
+    Can be stopped at any time; the same command continues. At scale lab only directions and orders
     are compared, not values.
 
     Options:
         items: simcse:table1, a paper's name, or all.
-        listing: List every table and figure, and stop.
-        check: Read and check the items, all if none is named, and stop; nothing is computed.
+        listing: List every table and figure, and exit.
+        check: Read and check the items, or all of them, and exit without computing.
         scale: lab or paper. [default: paper with a GPU, lab without]
         assign: Change the scale's runs, such as max_steps=500; can be repeated.
-        sentences: Rows drawn from a corpus; 0 for all.
+        sentences: Rows drawn from each corpus; 0 for all.
         seeds: Runs of each row. [default: each item's own]
-        jobs: Processes.
-        budget: Begin nothing after this time, such as 30m or 2h.
-        base: Encoder to begin from. [default: the scale's own]
-        checkpoint: NAME=FOLDER of a checkpoint that an item names; can be repeated.
-        results: Folder of results, made or continued.
-        stored: Compute nothing; report results that are stored there or in its folder results, of
-            "all" or a paper those items that have some.
-        row: Add a row of your own scores: a report of evaluate --json-file, or a csv with
-            the header task,value; can be repeated.
+        jobs: Number of processes.
+        budget: Start nothing after this time, such as 30m or 2h.
+        base: Encoder to start from. [default: the scale's own]
+        checkpoint: NAME=FOLDER for a checkpoint that an item names; can be repeated.
+        results: Folder of results, created or continued.
+        stored: Report stored results from this folder, or from its folder results, without
+            computing.
+        row: Add a row of your own scores: a report of evaluate --json-file, or a csv with the
+            header task,value; can be repeated.
         report: Write the tables and statements as Markdown (.md), the tables for LaTeX with
             booktabs (.tex), or every cell (.csv); can be repeated.
         figures: Write every figure as an SVG file.
@@ -122,7 +122,7 @@ def _check_targets(targets: list[Path], reports: list[Path], figures: Path | Non
         check_writable(target.parent)
     for target in reports:
         if target.suffix not in REPORTS:
-            problem = "unknown kind of report, by its ending"
+            problem = "unknown kind of report (by its suffix)"
             raise OptionError("--report", str(target), problem, choices=REPORTS)
     if figures is not None:
         from contrasent.pictures import check_matplotlib
@@ -172,7 +172,7 @@ def _results_in(folder: Path) -> Path:
     for place in (folder, folder / "results"):
         if (place / "items").is_dir():
             return place
-    raise InputError(folder, "holds no results of reproduce, nor does its folder results")
+    raise InputError(folder, "contains no results of reproduce, nor does its folder results")
 
 
 def _checked(folder: "ItemFolder", names: Sequence[str]) -> str:
@@ -192,10 +192,10 @@ def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choic
 
     store = planner.store
     check_writable(store.home)
-    with options.resumable("the same command goes on"):
+    with options.resumable("the same command continues"):
         plan = planner.plan(items, seeds)
         todo = missing(plan.jobs, store)
         options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {store.home}")
         outcome = run(plan, store, planner.place.data, log=options.note, **choices)
-    left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
+    left = f"; {outcome.left} jobs remain" if outcome.left else ""
     options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")

@@ -43,22 +43,22 @@ def search(
     query_file: Path | None = None,
     model: str | None = None,
 ) -> options.Output:
-    """Find the texts of an index that answer a query best, by words and vectors.
+    """Find the texts of an index that best answer a query, with BM25 and vectors.
 
-    Prints the sentence of each that answers, and of a document with several its best passage.
+    Prints the sentence that answers, from the best passage of each document.
 
     Options:
         index: Index folder, made by 'contrasent index'.
-        query: Words to search for; all of them are one query.
+        query: Words to search for; together they are one query.
         k: Documents for each query, or rows with --flat.
-        threshold: Leave out results of less confidence, in percent; of a model that is not
-            calibrated, results of a smaller cosine.
+        threshold: Omit results below this confidence in percent, or below this cosine if the model
+            is not calibrated.
         where: Only rows whose metadata matches: year>=2000, or a JSON filter.
-        exact: Search for the words as they were typed; typing errors are not repaired.
+        exact: Search for the words as typed, without correcting typing errors.
         all_rows: Compare every row, even of a large index.
-        flat: Print every row found, also where several are of one document.
-        query_file: File with one query a line, besides the one named.
-        model: Where the index's model is now, if it has moved.
+        flat: Print every row found, even several of one document.
+        query_file: File with one query per line, in addition to QUERY.
+        model: The current location of the index's model, if it moved.
     """
     from contrasent.indexing.models import find_hits, open_index_model
     from contrasent.search.answers import answers, path_of
@@ -87,11 +87,11 @@ def search(
         groups = [[at] for at in range(len(hits))] if flat else grouped(hits)
         lines += [[("", ""), (typed, "italic")]] if len(wanted) > 1 else []
         if text != typed:
-            repaired = f"searched for {text}; search for {typed} instead: --exact"
+            repaired = f"showing results for {text}; to search for {typed}, add --exact"
             lines.append([("", ""), (repaired, "")])
         no_match = opened.nothing_matches(hits)
         if no_match or not hits:
-            lines.append([("", ""), ("nothing matches well" if no_match else "nothing found", "")])
+            lines.append([("", ""), ("no good match" if no_match else "nothing found", "")])
         for rank, group in enumerate(groups, 1):
             # Of a document prose is shown before tasks and a table of contents.
             first, *others = sorted(group, key=lambda at: some[at].listed)
@@ -121,9 +121,10 @@ def search(
         "results": results,
     }
     cut = (
-        f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_seq_length}"
+        f"{truncated:,} of {len(wanted):,} queries were truncated to "
+        f"{encode.encoder.max_seq_length}"
     )
-    notes = [f"{cut} tokens and were cut there"] if truncated else []
+    notes = [f"{cut} tokens"] if truncated else []
     if opened.bm25_only:
         notes.append(f"{opened.bm25_only}; 'contrasent index {index} --sync' encodes the rest")
     return options.Output(facts, _printed(lines), notes, styled=True)
@@ -134,7 +135,7 @@ def _wanted(query: list[str] | None, file: Path | None) -> list[str]:
     wanted = [" ".join(query)] if query else []
     wanted += read_queries(file) if file else []
     if not wanted or not all(map(str.strip, wanted)):
-        raise OptionError("QUERY", "", "is empty; name a query, or --query-file FILE")
+        raise OptionError("QUERY", "", "is empty; give a query or --query-file FILE")
     return wanted
 
 

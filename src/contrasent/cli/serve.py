@@ -36,24 +36,24 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: OpenAI's embeddings interface, search, metrics, and a page at /.
 
-    MODEL may be an index, whose model is served with it; rows of it that are not encoded yet are
-    encoded meanwhile, those that queries find first.
+    MODEL may be an index, which is served with its model. Rows that are not encoded yet are encoded
+    in the background, starting with those that queries find.
 
-    Listens on this machine only unless --host says otherwise. Ctrl-C finishes accepted requests.
+    Listens only on this machine unless --host says otherwise. Ctrl-C finishes accepted requests.
 
     Options:
-        index: Index folder, made by the same model, for /search; the one in MODEL if not given.
+        index: Index folder, made by the same model, for /search. [default: the index in MODEL]
         host: Address to listen on.
         port: Port; 0 takes a free one.
-        name: Name of the model for clients; its folder's name if not given.
-        api_key_file: File with the key that clients must send; else $CONTRASENT_API_KEY, else
-            none.
-        allow_host: Host name that clients may use, besides loopback.
-        cors: Origin whose web pages browsers let call the server, such as https://app.example, or
-            '*' for any; none by default.
+        name: Name of the model for clients. [default: its folder's name]
+        api_key_file: File with the key that clients must send. [default: $CONTRASENT_API_KEY, if
+            set]
+        allow_host: Host name that clients may use, in addition to loopback.
+        cors: Origin of web pages that may call the server, such as https://app.example, or '*' for
+            any. [default: none]
         root_path: Path under which a proxy shows the server, such as /embeddings.
         batch_tokens: Tokens in one forward pass.
-        queue_tokens: Tokens that may wait; then 429.
+        queue_tokens: Tokens that may wait; beyond that the answer is 429.
         max_inputs: Texts in one request.
         max_text: Bytes of all texts in one request.
         max_body: Bytes in one request.
@@ -101,5 +101,5 @@ def _read_key(path: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, f"cannot be read as a key ({error})") from error
     if not key or not key.isascii() or not key.isprintable():
-        raise InputError(path, "must hold a key of printable ASCII characters")
+        raise InputError(path, "must contain a key of printable ASCII characters")
     return key

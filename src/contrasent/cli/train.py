@@ -48,10 +48,10 @@ def listing() -> str:
     from contrasent.engine.registry import METHODS, recipes
     from contrasent.train.settings import run_settings
 
-    lines = ['Methods (`--objective`), whose own settings the page "Settings" has:', ""]
+    lines = ['Methods (`--objective`); their own settings are on the page "Settings":', ""]
     lines += [f"- {name}: {about}" for name, about in METHODS.items()]
-    lines += ["", "Recipes of the papers' models (`--config`): " + ", ".join(recipes()) + "."]
-    lines += ["", "Settings (`--set`) and their defaults, where base and method have no others:"]
+    lines += ["", "Configs of the papers' models (`--config`): " + ", ".join(recipes()) + "."]
+    lines += ["", "Settings (`--set`) and their defaults, unless base or method set others:"]
     defaults = (f"{name}={setting.default}" for name, setting in run_settings().items())
     return "\n".join([*lines, "", ", ".join(defaults)])
 
@@ -61,7 +61,7 @@ def train(
     corpus: list[str],
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     base: Annotated[
-        str | None, typer.Option(help=f"Model to begin from. [default: {DEFAULT_BASE}]")
+        str | None, typer.Option(help=f"Model to start from. [default: {DEFAULT_BASE}]")
     ] = None,
     objective: str | None = None,
     columns: str | None = None,
@@ -81,36 +81,37 @@ def train(
 ) -> options.Output | None:
     """Train a model on text of your own.
 
-    Without labels a corpus is one column of sentences; with labels, pairs that belong together
-    (two columns), pairs and hard negatives (three and more), or pairs with a score each.
+    The corpus has one column of sentences (no labels), pairs, pairs with hard negatives (three
+    columns or more), or pairs with scores.
 
     Options:
         corpus: txt, csv, tsv, jsonl, json, parquet, a folder, the hub's owner/name@commit (with
-            #split or #config/split), or -. Of several, each batch is of one (--set weights=2,1).
+            #split or #config/split), or -. With several corpora, each batch uses one (--set
+            weights=2,1).
         output: Folder for the model.
-        objective: Method: a name, names joined by +, a file of your own (my_method.py), or
+        objective: Method: a name, names joined by +, your own file (my_method.py), or
             package.module:Class. [default: simcse for sentences, simcse_supervised for pairs,
             cosent for pairs with scores]
-        columns: Columns of a table, by name or position, with commas.
-        score: Column that rates each pair, for methods that learn from ratings. [default: score,
-            similarity, rating, ...]
-        documents: Text in document order, a blank line between documents.
-        evaluate: What decides the model: heldout (pairs of the corpus), documents (held out: the
-            first sentence finds the rest), neighbors (how much of the base is left), a file of
-            labeled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for pairs,
-            documents with --documents, else neighbors]
-        keep: Model to leave: proven (the best step if proven better than the base, else the base),
-            unharmed (the last step if enough of the base's neighbors are left, else the base),
-            trained (the best step in any case), or last. [default: proven; with --evaluate
-            neighbors, which proves nothing, unharmed]
-        require_improvement: Exit with 3, all written, if nothing improved.
-        config: TOML file with any of the options and [settings], or a model of the papers such as
-            simcse/roberta-large-unsup.
-        assign: A setting, key=value; may be repeated.
-        seed: Seed of everything random.
-        tensorboard: Write the curves to run/tensorboard too, as they come.
-        check: Check settings, corpus and method on a small encoder, and train nothing; exits with 1
-            if a check fails.
+        columns: Columns of a table, by name or position, separated by commas.
+        score: Column with the score of each pair, for methods that learn from ratings. [default:
+            score, similarity, rating, ...]
+        documents: Text is in document order, with a blank line between documents.
+        evaluate: What selects the model: heldout (pairs of the corpus), documents (held out: the
+            first sentence finds the rest), neighbors (share of the base's neighbors unchanged), a
+            file with labeled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for
+            pairs, documents with --documents, else neighbors]
+        keep: Model to save. proven: the best step if proven better than the base, else the base.
+            unharmed: the last step if enough of the base's neighbors are unchanged, else the base.
+            trained: the best step. last: the last step. [default: proven; unharmed with --evaluate
+            neighbors]
+        require_improvement: Write everything, then exit with status 3 if nothing improved.
+        config: TOML file with any of these options and [settings], or a config of the papers such
+            as simcse/roberta-large-unsup.
+        assign: A setting, key=value; can be repeated.
+        seed: Random seed.
+        tensorboard: Also write the curves to run/tensorboard during training.
+        check: Check settings, corpus and method on a small encoder without training; exit with
+            status 1 if a check fails.
     """
     # Options take the place of what the recipe has under their names.
     overrides = {k: v for k, v in locals().items() if k in RECIPE_KEYS and v not in (None, False)}
@@ -141,7 +142,7 @@ def train(
     if check:
         return _check(source, name, settings, as_json=as_json)
     if output is None:
-        raise OptionError("--output", "", "name the folder for the model")
+        raise OptionError("--output", "", "name a folder for the model")
     stored = RunFolder(output).defaults() if resume else None
     chosen: dict[str, Any] = {"evaluate": stated.get("evaluate"), "keep": keep, "stored": stored}
     plan = make_plan(source, settings, method=name, base=stated.get("base"), **chosen)
@@ -152,7 +153,7 @@ def train(
         for text in (*plan.said(), *[line] * bool(line)):
             options.note(text)
 
-    with options.resumable(f"--resume goes on with {output}"):
+    with options.resumable(f"--resume continues {output}"):
         run = plan.finished(output) if resume else None  # before torch is imported
         if run is None:
             from contrasent.train.fit import fit_plan
@@ -200,7 +201,7 @@ def _check_visible(required: bool, evaluator: str | None) -> None:
     from contrasent.evaluate.validation import BETTER
 
     if required and evaluator in ("none", "neighbors"):
-        problem = f"an improvement cannot be seen; {BETTER}"
+        problem = f"improvement cannot be measured; {BETTER}"
         raise OptionError("--require-improvement", evaluator, problem)
 
 
@@ -225,7 +226,7 @@ def _config(name: str) -> dict[str, Any]:
     if name in known:
         return {k: v for k, v in known[name].items() if k in RECIPE_KEYS}
     if not path.exists() and path.suffix != ".toml":
-        problem = "neither a file nor a model of the papers"
+        problem = "neither a file nor a config of the papers"
         raise OptionError("--config", name, problem, choices=known)
     stated = read_toml(path)
     for key, value in stated.items():
@@ -236,7 +237,7 @@ def _config(name: str) -> dict[str, Any]:
         line = next((i for i, t in enumerate(lines, 1) if t.lstrip("[ ").startswith(key)), None)
         problem = f"{key} must be {' or '.join(TOML[kind] for kind in kinds)}, it is {value!r}"
         if not kinds:
-            problem = f"no such key {key!r}{suggestion(key, RECIPE_KEYS)}"
+            problem = f"unknown key {key!r}{suggestion(key, RECIPE_KEYS)}"
         raise InputError(path, problem, line=line)
     return stated
 
@@ -256,10 +257,11 @@ def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options
     ]
     notes = []
     if run.score is None:
-        notes.append("nothing was evaluated, so the last model is kept (--evaluate)")
+        notes.append("saved the last model without evaluation (see --evaluate)")
     else:
         link = see("no-gain") if run.improved is False else ""
-        lines.append(outcome(run, evaluator) + link)
+        lines.insert(0, outcome(run, evaluator) + link)
+    lines.append(f"use it: contrasent index DOCUMENTS -o INDEX --model {run.folder}")
     return options.Output(facts, "\n".join(lines), notes)
 
 

@@ -31,7 +31,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
     texts, relevant, own_places = [], [], []
     for query, (text, gains) in read_judged(folder, split=split).items():
         if unknown := [d for d in gains if d not in place]:
-            problem = f"names document {unknown[0]}, which is not there"
+            problem = f"names an unknown document, {unknown[0]}"
             raise DataError(f"{folder / 'qrels' / f'{split}.tsv'}: {problem}")
         positive = {place[d]: g for d, g in gains.items() if g > 0}
         if positive:
@@ -48,7 +48,7 @@ def read_judged(folder: Path, *, split: str = "test") -> Judged:
     path = folder / "qrels" / f"{split}.tsv"
     judged = read_qrels(path)
     if unknown := [query for query in judged if query not in queries]:
-        raise DataError(f"{path}: names query {unknown[0]}, which is not there")
+        raise DataError(f"{path}: names an unknown query, {unknown[0]}")
     return {query: (queries[query], gains) for query, gains in judged.items()}
 
 
@@ -68,7 +68,7 @@ def places_of(names: Sequence[str]) -> dict[str, int]:
 def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     """Read judgments as {query: {document: gain}}."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file; judgments are lines of query, document, gain")
+        raise DataError(f"{path}: no such file; expected lines of query, document and gain")
     judged: dict[str, dict[str, float]] = {}
     for number, line in enumerate(read_lines(path), start=1):
         columns = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
@@ -83,14 +83,14 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
             raise DataError(f"{path}:{number}: {len(columns)} columns, expected 3 or 4")
         judged.setdefault(query, {})[document] = gain
     if not judged:
-        raise DataError(f"{path}: holds no judgments")
+        raise DataError(f"{path}: contains no relevance judgments")
     return judged
 
 
 def read_texts(path: Path) -> dict[str, str]:
     """The texts of a corpus or of queries in BEIR's layout, by their ids."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
+        raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as in BEIR")
     texts: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
@@ -103,6 +103,6 @@ def read_texts(path: Path) -> dict[str, str]:
         if name is None or text is None:
             raise DataError(f"{path}:{number}: expected a JSON object with _id and text")
         if str(name) in texts:
-            raise DataError(f"{path}:{number}: the _id {name!r} is an earlier line's; give another")
+            raise DataError(f"{path}:{number}: the _id {name!r} is already used by an earlier line")
         texts[str(name)] = f"{title} {text}".strip()
     return texts

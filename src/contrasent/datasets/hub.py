@@ -26,17 +26,19 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
         pin.repository,
         pin.revision,
         lambda names: split_files(names, split, pin.config),
-        f"{task}: not in the local folder, and the hub's {pin.repository} cannot be read",
+        f"{task}: not in the local folder, and {pin.repository} cannot be read from the hub",
         f"put the file at {place} in a folder that CONTRASENT_DATA names",
     )
     if not paths:
-        raise DataError(f"{pin.repository}@{pin.revision}: holds no file of the split {split!r}")
+        raise DataError(
+            f"{pin.repository}@{pin.revision}: contains no file for the split {split!r}"
+        )
     rows = [row for path in paths for row in _rows(path)]
     expected = pin.rows[split]
     if len(rows) != expected:
         raise DataError(
             f"{pin.repository}@{pin.revision}: {len(rows):,} pairs in {split!r}, expected "
-            f"{expected:,}; clear the hub's cache and fetch it again"
+            f"{expected:,}; clear the hub's cache and download it again"
         )
     return rows
 
@@ -60,11 +62,11 @@ def fetch_corpus(name: str) -> list[Path]:
             raise OptionError("corpus", name, problem, choices=sorted(known))
         return fitting
 
-    problem = f"{name}: the hub's data set cannot be read"
-    remedy = "check name, commit and network, or give a file"
+    problem = f"{name}: this dataset cannot be read from the hub"
+    remedy = "check the name, the commit and the network, or give a file"
     paths = _fetch(repository, revision, choose, problem, remedy)
     if not paths:
-        raise DataError(f"{name}: holds no table of the split {split!r}; add #SPLIT")
+        raise DataError(f"{name}: contains no table for the split {split!r}; add #SPLIT")
     return paths
 
 
@@ -85,7 +87,7 @@ def _fetch(
             try:
                 home = Path(snapshot_download(repository, local_files_only=True, **pinned))
             except LocalEntryNotFoundError as error:
-                raise ConnectionError("it cannot be reached") from error
+                raise ConnectionError("the hub cannot be reached") from error
             there = (path for path in home.rglob("*") if path.is_file())
             names = choose([path.relative_to(home).as_posix() for path in there])
             _check_shards(names)

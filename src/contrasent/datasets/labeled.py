@@ -23,7 +23,7 @@ CAPTION_PLACES = (
 CAPTION_COUNTS = (158_915, 155_070)
 """Captions of the published file, and of its copy in Multi30k (31,014 pictures of 31,783)."""
 
-NO_COPY = "no pinned copy on the hub is known"
+NO_COPY = "the hub has no verified copy"
 
 LabeledRow = tuple[str, str, int]  # a sentence, the second one of a pair or "", and the class
 
@@ -46,7 +46,9 @@ def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labeled]
     rows: dict[str, list[LabeledRow]] = {}
     for file in official.TRANSFER_FILES[task]:
         places = [f"{root}/{file.path}" for root in official.ROOTS]
-        path = official.need(task, places, folder, "no copy on the hub is known to be SentEval's")
+        path = official.need(
+            task, places, folder, "the hub has no verified copy of SentEval's version"
+        )
         rows.setdefault(file.split, []).extend(_read_transfer(task, path, file))
     return {split: _labeled(entries, pairs=task == "MRPC") for split, entries in rows.items()}
 
@@ -136,7 +138,7 @@ def _rows(path: Path, wanted: tuple[str, ...], mark: str) -> list[tuple[int, dic
     table = open_table(Source(path, ".csv", str(path)), header=True, delimiter=mark)
     lacking = [name for name in wanted if name not in table.columns]
     if lacking:
-        raise DataError(f"{path}:1: there is no column {lacking[0]!r}")
+        raise DataError(f"{path}:1: column {lacking[0]!r} is missing")
     for line, cells in table.stream():
         if cells is not None:
             row = dict(zip(table.columns, cells, strict=False))
@@ -144,7 +146,7 @@ def _rows(path: Path, wanted: tuple[str, ...], mark: str) -> list[tuple[int, dic
                 raise DataError(f"{path}:{line}: expected {', '.join(wanted)}")
             rows.append((line, row))
     if not rows:
-        raise DataError(f"{path}: holds no rows")
+        raise DataError(f"{path}: contains no rows")
     return rows
 
 
@@ -162,7 +164,7 @@ class Captions:
 
 def flickr30k(*, folder: Path | None = None) -> Captions:
     """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
-    why = "its license allows no copy on the hub"
+    why = "its license forbids a copy on the hub"
     path = official.need("flickr30k", CAPTION_PLACES, folder, why)
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()

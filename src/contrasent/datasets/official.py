@@ -83,7 +83,7 @@ def data_folder() -> Path | None:
         return None
     path = Path(value)
     if not path.is_dir():
-        raise DataError(f"{VARIABLE}={value}: no such folder; unset it or name the data's folder")
+        raise DataError(f"{VARIABLE}={value}: no such folder; unset it or give the data folder")
     return path
 
 
@@ -129,6 +129,4 @@ def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:
 def check_count(path: Path, found: int, expected: int, unit: str) -> None:
     """Reject a file without the official number of rows."""
     if found != expected:
-        raise DataError(
-            f"{path}: {found:,} {unit}, the official file has {expected:,}; fetch it again"
-        )
+        raise DataError(f"{path}: {found:,} {unit}, expected {expected:,}; download it again")

@@ -38,17 +38,17 @@ def sts_pairs(
     check_choice("form", form, FORMS)
     check_choice("split", split, SPLITS)
     if task.startswith("STSB-") and form != "raw":
-        raise OptionError("form", form, f"{task} was published in one form only; use 'raw'")
+        raise OptionError("form", form, f"{task} was published only in the form 'raw'")
     if task == "SICKR-all":
         return _sick_all(split, form, folder)
     if task in official.STS_YEARS:
         if split != "test":
-            raise OptionError("split", split, f"{task} has a test split only")
+            raise OptionError("split", split, f"{task} has only a test split")
         return _year(task, form, folder)
     table = official.STS_TABLES[task].get(split)
     if table is None:
         choices = official.STS_TABLES[task]
-        raise OptionError("split", split, f"{task} has not got it", choices=choices)
+        raise OptionError("split", split, f"{task} does not have it", choices=choices)
     path = official.find(sts_places(task, form, table.path), folder)
     if path is None:
         return _from_hub(task, split, form, sts_places(task, form, table.path)[0])
@@ -82,7 +82,7 @@ def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
             return _from_hub(task, "test", form, places[0])
         if path is None:
             raise DataError(
-                official.missing(f"{task}/{subset.name}", places[0], "the other parts are there")
+                official.missing(f"{task}/{subset.name}", places[0], "the other parts exist")
             )
         subsets.append(_read_subset(path, subset))
     return tuple(subsets)
@@ -90,7 +90,7 @@ def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
 
 def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
     if split != "test":
-        raise OptionError("split", split, "SICKR-all joins all splits; name it 'test'")
+        raise OptionError("split", split, "SICKR-all joins all splits; use 'test'")
     place = sts_places("SICKR", form, official.STS_TABLES["SICKR"]["test"].path)
     if official.find(place, folder) is None:
         return _from_hub("SICKR-all", split, form, place[0])
@@ -101,7 +101,7 @@ def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, 
 def _read_subset(path: Path, subset: official.Subset) -> ScoredPairs:
     gold = path.with_name(f"STS.gs.{subset.name}.txt")
     if not gold.is_file():
-        raise DataError(f"{gold}: missing; it belongs next to {path.name}")
+        raise DataError(f"{gold}: missing; put it next to {path.name}")
     pairs, scores = official.read_lines(path), official.read_lines(gold)
     for file, lines in ((path, pairs), (gold, scores)):
         official.check_count(file, len(lines), subset.lines, "lines")
@@ -126,7 +126,7 @@ def _columns(
         if (header and number == 1) or not line.strip():
             continue
         if len(columns) <= max(first, second, score):
-            raise DataError(f"{path}:{number}: {len(columns)} columns, more are needed")
+            raise DataError(f"{path}:{number}: {len(columns)} columns, expected more")
         rows.append((columns[first], columns[second], _score(columns[score], path, number)))
     return rows
 
@@ -137,7 +137,7 @@ def _comma_rows(path: Path) -> list[ScoredPair]:
     for line, cells in table.stream():
         if cells is not None:
             if len(cells) != 3:
-                raise DataError(f"{path}:{line}: there must be 3 columns")
+                raise DataError(f"{path}:{line}: expected 3 columns")
             rows.append((cells[0], cells[1], _score(cells[2], path, line)))
     return rows
 
@@ -156,7 +156,7 @@ def _score(text: str, path: Path, line: int) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 5:
-        raise DataError(f"{path}:{line}: {text.strip()!r} is no score from 0 to 5")
+        raise DataError(f"{path}:{line}: {text.strip()!r} is not a score from 0 to 5")
     return value
 
 
@@ -164,8 +164,8 @@ def _scored(name: str, rows: Sequence[ScoredPair], path: Path, digest: str) -> S
     scores = [row[2] for row in rows]
     if score_digest(scores) != digest:
         raise DataError(
-            f"{path}: its {len(scores):,} gold scores are not the official ones, or not in their "
-            "order; fetch it again"
+            f"{path}: its {len(scores):,} gold scores differ from the official ones; download "
+            "it again"
         )
     return _make_pairs(name, rows)
 
@@ -183,9 +183,9 @@ def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs
     pin = official.STS_PINS.get(task)
     if pin is None:
         other = "; the hub has all 9,927 pairs as 'SICKR-all'" if task == "SICKR" else ""
-        why = f"no copy on the hub has its test split alone{other}"
+        why = f"the hub has no copy of its test split alone{other}"
         raise DataError(official.missing(task, place, why))
     if form != "raw":
-        why = "the hub has the raw form only (add --form raw to use it)"
+        why = "the hub has only the raw form; add --form raw"
         raise DataError(official.missing(task, place, why))
     return (_make_pairs(task, fetch_pairs(task, pin, split, place)),)

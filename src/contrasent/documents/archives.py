@@ -38,7 +38,7 @@ class Reason(StrEnum):
     SECRET = "secret"  # by its name, or because nothing is left without its keys
     TOOLS = "tool's folder"
     LINK = "symbolic link"
-    NO_FILE = "no regular file"
+    NO_FILE = "not a regular file"
     UNREADABLE = "unreadable"
     BROKEN = "broken"
     NESTED = "archive within an archive"
@@ -49,25 +49,25 @@ class Reason(StrEnum):
     EMPTY = "empty"
     SCAN = "no text (a scan?)"
     PICTURE = "page that is a picture (a scan?)"
-    LETTERS = "page whose letters have no meaning (print it to a new PDF, or run OCR)"
-    MENUS = "menus of a page"
+    LETTERS = "page with unreadable letters (print it to a new PDF, or run OCR)"
+    MENUS = "menus of a web page"
     HIDDEN_SHEET = "hidden sheet"
-    NUMBERS = "numbers that a program counts"
+    NUMBERS = "automatic numbering"
     EMBEDDED = "object embedded in a document"
-    WIDE = "lines too wide for a person's"
+    WIDE = "lines too long for prose"
     BINARY = "binary"
     UNKNOWN = "text of an unknown type"
     TOO_LARGE = "too large"
     TOO_MUCH_TEXT = "more text than --max-file-text"
-    ALL_TEXT = "beyond the text of one index"
-    REPETITION = "nothing but repetition"
+    ALL_TEXT = "more text than one index can contain"
+    REPETITION = "repetition only"
     TIMED_OUT = "timed out"
     MEMORY = "needs too much memory"
-    ENDED = "ended its reader (too much memory?)"
+    ENDED = "crashed its reader (too much memory?)"
     NEEDS_DOCUMENTS = "needs pip install 'contrasent[documents]'"
     NEEDS_PARQUET = "needs pip install 'contrasent[parquet]'"
-    NO_LIST = "JSON that is no list of rows"
-    NO_COLUMN = "table of nothing but numbers"
+    NO_LIST = "JSON that is not a list of rows"
+    NO_COLUMN = "table of numbers only"
     NOT_CHOSEN = "table without the chosen columns"
     ROW = "row without text"
 
@@ -200,7 +200,7 @@ def _patterns(lines: Sequence[str], option: str = "") -> GitIgnoreSpec:
             good.append(line)
         except ValueError:
             if option:
-                raise OptionError(option, line, "is no pattern as .gitignore has them") from None
+                raise OptionError(option, line, "is not a .gitignore pattern") from None
     return GitIgnoreSpec.from_lines(good)
 
 

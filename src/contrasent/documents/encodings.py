@@ -101,7 +101,9 @@ def known(name: str) -> str:
     try:
         return codecs.lookup(name).name if name else ""
     except LookupError:
-        problem = "is no encoding; for instance cp1252, iso-8859-2, cp1251, shift_jis, gb18030"
+        problem = (
+            "is not an encoding; use for instance cp1252, iso-8859-2, cp1251, shift_jis or gb18030"
+        )
         raise OptionError("--encoding", name, problem) from None
 
 

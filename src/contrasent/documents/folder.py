@@ -26,15 +26,15 @@ PASSING = {  # reasons that may pass
 }  # fmt: skip
 _REMEDIES = {
     Reason.SCAN: "run scans through OCR first",
-    Reason.TOO_LARGE: f"split files of more than {LARGEST // 10**6} MB, or write a csv or jsonl "
-    "with a row a document",
-    Reason.BROKEN: "see whether its own program opens what is broken, and save or pack it anew",
-    Reason.EXPANDS: "unpack what is rightly so dense",
+    Reason.TOO_LARGE: f"split files larger than {LARGEST // 10**6} MB, or write one row per "
+    "document",
+    Reason.BROKEN: "check whether its own program opens the file, and save it again",
+    Reason.EXPANDS: "unpack it first if this is expected",
     Reason.MEMBERS: "unpack the archive into a folder",
-    Reason.SECRET: "rename what is no secret",
-    Reason.UNKNOWN: "read texts of other kinds by --as-text '*.xyz'",
-    Reason.ENCRYPTED: "take the passwords off",
-    Reason.EXCLUDED: "give other --exclude or --include patterns",
+    Reason.SECRET: "rename the file if it contains no secret",
+    Reason.UNKNOWN: "read other text files with --as-text '*.xyz'",
+    Reason.ENCRYPTED: "remove the password",
+    Reason.EXCLUDED: "change the --exclude or --include patterns",
     Reason.IGNORED: "--no-ignore reads what .gitignore names",
 }
 
@@ -92,14 +92,14 @@ class ReadReport:
         """The role of every column, a line for each of the first tables."""
         more = len(self.columns) - SHOWN
         shown = [f"{name}: {columns}" for name, columns in list(self.columns.items())[:SHOWN]]
-        return shown + [f"columns of {more:,} more tables are read likewise"] * (more > 0)
+        return shown + [f"{more:,} more tables are read in the same way"] * (more > 0)
 
     def skipped_lines(self) -> list[str]:
         """Skipped files, a line a reason with the first names."""
         shown = list[str]()
         if self.keys:
-            lines = "line that holds" if self.keys == 1 else "lines that hold"
-            shown.append(f"left out {self.keys:,} {lines} a key or a password")
+            lines = "line with" if self.keys == 1 else "lines with"
+            shown.append(f"skipped {self.keys:,} {lines} a key or a password")
         for reason, skipped in self.skipped.items():
             shown.append(f"skipped {skipped.count:,}, {reason}: {skipped}")
         for encoding, files in self.guessed.items():
@@ -215,7 +215,7 @@ class DocumentSource:
         yield from self.read(self.listed())
         if self._lacking and not self.report.columns:
             name, column, choices = self._lacking[0]
-            raise OptionError("--columns", column, f"no such column in {name}", choices=choices)
+            raise OptionError("--columns", column, f"unknown column of {name}", choices=choices)
         if self.report.documents == 0:
             raise InputError(self.source, _nothing(self.report))
 
@@ -244,7 +244,7 @@ class DocumentSource:
                     reason, *columns = skip.args
                     self._lacking += [(entry.name, *columns)] if columns else []
                 if reason:
-                    suffix = " (the rest)" * (report.documents > before)
+                    suffix = " (remainder)" * (report.documents > before)
                     report.skip(reason, entry.name + suffix)
                     if report.documents == before and reason in PASSING:
                         self.files.pop(entry.name, None)  # it may be readable next time
@@ -289,9 +289,9 @@ def file_of(document: str, files: Container[str]) -> str:
 
 def _nothing(report: ReadReport) -> str:
     if not report.skipped:
-        return f"the folder is empty; put documents there, such as {', '.join(FORMATS[:6])}"
+        return f"the folder is empty; add documents, such as {', '.join(FORMATS[:6])}"
     reasons = ", ".join(f"{files.count:,} {reason}" for reason, files in report.skipped.items())
     remedies = [remedy for reason, remedy in _REMEDIES.items() if reason in report.skipped]
     if not remedies or not {Reason.UNKNOWN, Reason.BINARY}.isdisjoint(report.skipped):
-        remedies.append(f"read are {', '.join(FORMATS)}")
-    return f"no text to read; skipped: {reasons}; {'; '.join(remedies)}"
+        remedies.append(f"supported formats: {', '.join(FORMATS)}")
+    return f"found no text; skipped: {reasons}; {'; '.join(remedies)}"

@@ -129,7 +129,7 @@ def _attend(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if packing is not None:
         if special:
-            raise ValueError("a bias of positions cannot be packed")
+            raise ValueError("a position bias cannot be packed")
         if attention_mask is None and causal and packing.groups[-1].length > 1:
             longest = packing.groups[-1].length
             attention_mask = torch.ones(longest, longest, dtype=torch.bool).tril()[None, None]

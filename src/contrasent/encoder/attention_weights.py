@@ -42,17 +42,17 @@ class Attention:
             )
             parts.append(
                 f"{len(sinks)} of {self.first.size} heads give the first token more than "
-                f"{SINK:.0%} of their weight ({named})"
+                f"{100 * SINK:.0f} % of their weight ({named})"
             )
         means = self.entropy.mean(1)
         if low := [f"{n} ({m:.2f})" for n, m in enumerate(means, 1) if m < LEAST]:
             parts.append(f"layers with less than {LEAST} nats of entropy: {', '.join(low)}")
         if not parts:
             return ""
-        meaning = "such a head adds the same vector whatever the text says"
+        meaning = "such a head adds the same vector for every text"
         advice = (
-            "a whole layer of them is a defect of the pre-training, and contrast on this model "
-            "then teaches little (research/pretrain.md has a bound against it)"
+            "a whole layer of them is a pre-training defect; contrastive training then "
+            "improves little (research/pretrain.md gives a bound)"
         )
         return f"attention: {'; '.join(parts)}: {meaning}; {advice}"
 

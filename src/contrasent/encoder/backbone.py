@@ -54,8 +54,8 @@ def _load_backbone(
 
     if not any(folder.glob("*.safetensors")):
         raise ModelError(
-            f"{folder}: no safetensors weights in it (pickled weights are never read; "
-            f"convert them with safetensors.torch.save_file){see('no-model')}"
+            f"{folder}: no safetensors weights; convert pickled weights with "
+            f"safetensors.torch.save_file{see('no-model')}"
         )
     read_config(folder)
     try:
@@ -67,7 +67,7 @@ def _load_backbone(
     if kind is None:
         raise ModelError(f"{folder}: {config.model_type!r} is not a text encoder")
     if kind.__name__ == "FunnelBaseModel":
-        problem = "gives fewer vectors than a text has tokens; the one with a decoder can be pooled"
+        problem = "gives fewer vectors than tokens; only the variant with a decoder can be pooled"
         raise ModelError(f"{folder}: Funnel without its decoder {problem}")
     dropout_.configure(config, dropout, attention_dropout)
     if bidirectional:
@@ -90,7 +90,7 @@ def _load_backbone(
         raise ModelError(f"{folder}: the weights cannot be loaded: {brief(error)}") from error
     _check_complete(folder, info, set(model.state_dict()))
     if bidirectional and not is_causal(model.train(False), always=True):
-        problem = f"the attention of {config.model_type} sees both sides of a token already"
+        problem = f"{config.model_type} already attends to both sides of a token"
         raise OptionError("bidirectional", True, problem)
     if not getattr(config, "is_causal", True):
         for module in model.modules():
@@ -153,13 +153,13 @@ def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None
     missing = sorted(k for k in info.get("missing_keys", ()) if not k.startswith("pooler."))
     if missing:
         raise ModelError(
-            f"{folder}: {len(missing)} weights are missing and would be random "
+            f"{folder}: {len(missing)} weights are missing "
             f"({', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''})"
         )
     for name, stored, wanted in sorted(info.get("mismatched_keys", ())):
         raise ModelError(
-            f"{folder}: the weights do not fit config.json: {name} has shape {tuple(stored)} and "
-            f"should have {tuple(wanted)}"
+            f"{folder}: the weights do not match config.json: {name} has shape "
+            f"{tuple(stored)}, expected {tuple(wanted)}"
         )
 
     def pattern(key: str) -> str:
@@ -174,8 +174,7 @@ def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None
     )
     if extra:
         raise ModelError(
-            f"{folder}: {len(extra)} weights have no place in the model that config.json describes "
-            f"({extra[0]})"
+            f"{folder}: {len(extra)} weights are unknown to the model in config.json ({extra[0]})"
         )
 
 

@@ -104,12 +104,12 @@ def configure(config: Any, hidden: float | None, attention: float | None) -> Non
         if value is None:
             continue
         if not 0 <= value < 1:
-            raise OptionError(option, value, "a probability in [0, 1) is needed")
+            raise OptionError(option, value, "must be a probability in [0, 1)")
         known = [key for key in keys if hasattr(config, key)]
         # Where an architecture has no hidden dropout, pooled states are dropped from, and where
         # it has none for attention, the hidden one may be all that is meant.
         if not known and option == "attention_dropout" and value != hidden:
-            raise ModelError(f"{config.model_type}: no {option} can be set for this kind of model")
+            raise ModelError(f"{config.model_type}: {option} cannot be set for this kind of model")
         for key in known:
             setattr(config, key, value)
 

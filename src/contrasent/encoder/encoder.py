@@ -134,7 +134,9 @@ class TorchEncoder(PooledBackbone, base.Encoder):
             bidirectional=bidirectional,
         )
         if pooling == "cls" and is_causal(backbone):
-            problem = "a decoder's first token sees nothing of the text; pool last_token or mean"
+            problem = (
+                "the first token of a decoder does not see the text; use pooling last_token or mean"
+            )
             raise OptionError("pooling", "cls", f"{problem}, or set bidirectional=true")
         config: Any = backbone.config
         cut, size = stored.length(max_seq_length, longest_input(config)), int(config.hidden_size)
@@ -154,7 +156,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         if entries > int(config.vocab_size):
             raise ModelError(
                 f"{stored.transformer}: the tokenizer has {entries} entries and the encoder "
-                f"{config.vocab_size}; they are not of one model"
+                f"{config.vocab_size}; they belong to different models"
             )
         encoder.states_dropout.p = without_place(config, dropout)
         encoder = encoder.to(device or parallel.device()).eval()

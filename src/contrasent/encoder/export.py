@@ -45,7 +45,7 @@ Inputs = dict[str, NDArray[np.int64]]
 def quantize(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[str, Any]:
     """Replace a float32 graph by one whose matrix products are computed in int8."""
     if len(sentences) < FEWEST:
-        raise OptionError("calibration", len(sentences), f"sentences; {FEWEST} at least are needed")
+        raise OptionError("calibration", len(sentences), f"sentences; at least {FEWEST} are needed")
     import onnx
     from onnxruntime import quantization
 
@@ -185,7 +185,7 @@ def export(
     encoder = TorchEncoder.load(model, pooling=pooling, max_seq_length=max_seq_length, device="cpu")
     if not encoder.pooler.exportable:
         raise ModelError(
-            f"{model}: pooled by {encoder.pooling!r}, which a graph cannot do; use it with torch"
+            f"{model}: pooling {encoder.pooling!r} cannot be exported; use the model with torch"
         )
     texts = [*PROBES, "", *(calibration or ())[:64]]
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)  # a probe is too long
@@ -261,7 +261,7 @@ def write_onnx(encoder: TorchEncoder, path: Path) -> None:
     except Exception as error:  # torch raises many types here, all about the model
         kind = type(encoder.backbone).__name__
         reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"torch cannot write a graph of {kind}: {reason}") from error
+        raise ModelError(f"torch cannot export {kind}: {reason}") from error
 
 
 @contextmanager

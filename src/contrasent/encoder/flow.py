@@ -111,7 +111,7 @@ class Flow(nn.Module):
         self.dimension = dimension
         levels = self.settings.levels
         if levels < 1 or dimension < 2**levels:
-            raise OptionError("levels", levels, f"cannot halve {dimension} dimensions so often")
+            raise OptionError("levels", levels, f"cannot halve {dimension} dimensions that often")
         self.levels = nn.ModuleList()
         width = dimension
         for level in range(levels):
@@ -162,11 +162,9 @@ def fit(
     s = settings or FlowSettings()
     x = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
     if len(x) < s.batch_size:
-        raise DataError(
-            f"{len(x):,} vectors are fewer than a batch of {s.batch_size}; give more text"
-        )
+        raise DataError(f"{len(x):,} vectors do not fill a batch of {s.batch_size}; give more text")
     if not torch.isfinite(x).all():
-        raise DataError("some of the vectors hold NaN or infinite numbers")
+        raise DataError("some vectors contain NaN or infinite numbers")
     generator = torch.Generator().manual_seed(s.seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(s.seed)

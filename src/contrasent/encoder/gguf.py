@@ -43,10 +43,10 @@ def convert(source: Path, folder: Path) -> None:
     except Exception as error:  # transformers raises many types here, all about the file
         kind = fields.get("general.architecture")
         problem = f"transformers cannot read this {kind} model from GGUF ({brief(error)})"
-        raise ModelError(f"{source}: {problem}; give a model folder with safetensors") from error
+        raise ModelError(f"{source}: {problem}; use a model folder with safetensors") from error
     if report["missing_keys"]:
         lacking = ", ".join(sorted(report["missing_keys"])[:3])
-        raise ModelError(f"{source}: weights are missing and would be random ({lacking}, ...)")
+        raise ModelError(f"{source}: weights are missing ({lacking}, ...)")
     config = {k: v for k, v in model.config.to_dict().items() if k not in PRIVATE}
     config |= {"architectures": [type(model).__name__], "dtype": "float32"}
     write_object(folder / "config.json", config)
@@ -61,7 +61,7 @@ def _checked(source: Path) -> dict[str, Any]:
     """The single values of a GGUF, once it is known to be whole and to have a tokenizer."""
     with source.open("rb") as stream:
         if stream.read(len(MAGIC)) != MAGIC:
-            raise ModelError(f"{source}: not a GGUF file (it does not begin with {MAGIC.decode()})")
+            raise ModelError(f"{source}: not a GGUF file (it does not start with {MAGIC.decode()})")
     gguf = import_extra("gguf", "llm", f"reading {source}")
     cut = f"{source}: the file is cut off or damaged; copy it again"
     try:
@@ -72,7 +72,7 @@ def _checked(source: Path) -> dict[str, Any]:
     if any(t.data_offset + t.n_bytes > source.stat().st_size for t in reader.tensors):
         raise ModelError(cut)
     if not fields.get("tokenizer.ggml.tokens"):
-        raise ModelError(f"{source}: has no tokenizer in it; take a file of the whole model")
+        raise ModelError(f"{source}: contains no tokenizer; use a file of the whole model")
     return fields
 
 

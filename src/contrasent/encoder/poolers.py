@@ -67,7 +67,7 @@ class Pooler(nn.Module, ABC):
         stored = read_tensors(path / "model.safetensors") if state else {}
         shapes = [{k: (v.shape, v.dtype) for k, v in part.items()} for part in (state, stored)]
         if shapes[0] != shapes[1]:
-            raise ModelError(f"{path}: does not fit the pooler {self.name!r} of this model")
+            raise ModelError(f"{path}: does not match this model's pooling {self.name!r}")
         self.load_state_dict(stored)
 
 
@@ -185,8 +185,8 @@ class MaskPooling(Pooler):
         masked = ids == self.mask
         if not bool(masked.any(1).all()):
             raise ModelError(
-                "pooling at the mask token: a text has none; the model needs a template with "
-                "[MASK] as its prompt, as objective promptbert saves it"
+                "pooling at the mask token needs a prompt with [MASK], as the objective "
+                "promptbert saves it"
             )
         return states[-1][masked & (masked.flip(1).cumsum(1).flip(1) == 1)]
 
@@ -230,8 +230,8 @@ class IdfPooling(Pooler):
         """(n, d) vectors."""
         if not torch.compiler.is_exporting() and not int(self.texts):
             raise ModelError(
-                "pooler 'idf' has no token frequencies; they are counted when training starts "
-                "(contrasent train --set pooling=idf) and saved with the model"
+                "pooling 'idf' needs token frequencies; contrasent train --set pooling=idf "
+                "counts and saves them"
             )
         rarity = ((1 + self.texts).float() / (1 + self.frequencies[ids]).float()).log() + 1
         return masked_mean(states[-1], rarity * mask)

@@ -61,11 +61,9 @@ def import_checkpoint(
 def _config(folder: Path) -> dict[str, Any]:
     config = read_json(folder / "config.json")
     if not isinstance(config, dict) or config.get("model_type") not in ("bert", "roberta"):
-        raise ModelError(
-            f"{folder / 'config.json'}: is not of a BERT or RoBERTa, as theirs all are"
-        )
+        raise ModelError(f"{folder / 'config.json'}: is not from a BERT or RoBERTa model")
     if (folder / "modules.json").is_file():
-        raise ModelError(f"{folder}: is a whole model already and needs no import")
+        raise ModelError(f"{folder}: is already a complete model; no import needed")
     return {key: value for key, value in config.items() if key != "architectures"}
 
 
@@ -74,12 +72,12 @@ def _weights(folder: Path) -> dict[str, Any]:
         return read_tensors(folder / WEIGHTS)
     if (folder / "pytorch_model.bin").is_file():
         raise ModelError(
-            f"{folder / 'pytorch_model.bin'}: is pickled, and pickles are never read; if you trust "
-            f"it, convert it there with: {CONVERT}"
+            f"{folder / 'pytorch_model.bin'}: is pickled and is not read; if you trust it, "
+            f"convert it with: {CONVERT}"
         )
     raise ModelError(
-        f"{folder}: no {WEIGHTS} in it; the hub's converter offers one as a pull request on the "
-        "model's page: name that commit"
+        f"{folder}: {WEIGHTS} is missing; look for a converted copy among the model's "
+        "pull requests on the hub and give that commit"
     )
 
 
@@ -90,7 +88,7 @@ def _body(weights: dict[str, Any], folder: Path) -> dict[str, Any]:
         body = {k: v for k, v in inside.items() if k.startswith(("embeddings.", "encoder."))}
         if body:
             return {k: v for k, v in body.items() if not k.endswith("position_ids")}
-    raise ModelError(f"{folder / WEIGHTS}: holds no encoder (bert.*, roberta.* or embeddings.*)")
+    raise ModelError(f"{folder / WEIGHTS}: contains no encoder (bert.*, roberta.* or embeddings.*)")
 
 
 def _method(weights: Iterable[str], folder: Path, method: str | None) -> str:
@@ -102,13 +100,13 @@ def _method(weights: Iterable[str], folder: Path, method: str | None) -> str:
     elif any(key.startswith("momentum_model.") for key in keys):
         detected = "esimcse"
     if detected is not None and method not in (None, detected):
-        raise OptionError("--method", method, f"{folder / WEIGHTS} is of {detected}, by its keys")
+        raise OptionError("--method", method, f"{folder / WEIGHTS} has the keys of {detected}")
     if detected is None and method is None:
         raise OptionError(
             "--method",
             "",
             f"the files of {folder} do not show whether its vector is [CLS] before the head "
-            "(unsup-simcse, esimcse, simcse++, diffcse) or after it (sup-simcse); say which it is",
+            "(unsup-simcse, esimcse, simcse++, diffcse) or after it (sup-simcse); choose one",
         )
     return str(detected or method)
 
@@ -120,5 +118,5 @@ def _head(weights: dict[str, Any], folder: Path, method: str) -> dict[str, Any]:
         if weights.keys() >= set(names.values()):
             return {kind: weights[name].float() for kind, name in names.items()}
     raise OptionError(
-        "--method", method, f"{folder / WEIGHTS} has no mlp.dense or pooler.dense, its head"
+        "--method", method, f"{folder / WEIGHTS} has no head (mlp.dense or pooler.dense)"
     )

@@ -29,7 +29,7 @@ from contrasent.errors import (
 
 RETRIES = 3  # how often a shard is restarted if its worker died
 POLL = 1.0
-GO_ON = "give the same command again to go on"
+GO_ON = "repeat the command to continue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Local:
             except BrokenProcessPool:  # a process died, and its pool with it: begin another
                 continue
         raise UserError(
-            f"a worker died {RETRIES + 1} times (out of memory?); {len(left):,} shards are left; "
-            f"use fewer --workers, and {GO_ON}{see('out-of-memory')}"
+            f"a worker died {RETRIES + 1} times (out of memory?); {len(left):,} shards are "
+            f"left; use fewer --workers and {GO_ON}{see('out-of-memory')}"
         )
 
     def _pooled(self, job: Job, shards: Sequence[int]) -> Iterator[Done]:
@@ -122,8 +122,8 @@ class OnRay:
                 ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
             except Exception as error:  # Ray raises many kinds, one of them plain Exception
                 raise UserError(
-                    f"no Ray cluster can be reached or started ({brief(error)}); start one "
-                    "with 'ray start --head', or name one by RAY_ADDRESS=HOST:PORT"
+                    f"cannot reach or start a Ray cluster ({brief(error)}); start one with "
+                    "'ray start --head' or set RAY_ADDRESS=HOST:PORT"
                 ) from error
         try:
             yield from self._run(ray, job, shards, advance)
@@ -131,8 +131,8 @@ class OnRay:
             raise  # a fault of the program, with its stack
         except ray.exceptions.RayError as error:
             raise UserError(
-                f"Ray itself died ({brief(error)}; its logs are in "
-                f"/tmp/ray/session_latest/logs); shards that are made stay: {GO_ON}"
+                f"Ray crashed ({brief(error)}; its logs are in "
+                f"/tmp/ray/session_latest/logs); finished shards are safe: {GO_ON}"
             ) from error
         finally:
             if starts_ray:
@@ -163,7 +163,7 @@ class OnRay:
                     except lost as error:
                         raise UserError(
                             f"shard {shard}: its worker died {RETRIES + 1} times, the last time: "
-                            f"{brief(error)}; the others are whole: {GO_ON}"
+                            f"{brief(error)}; the others are finished: {GO_ON}"
                         ) from error
                 watch.look(running.values(), heard=bool(ended))
         finally:
@@ -206,14 +206,15 @@ class Watch:
             # Ray itself endlessly repeats what it stopped for lack of memory.
             if (often := self.begun.get(shard, 0)) > RETRIES + 2:
                 raise UserError(
-                    f"shard {shard} was begun {often} times and never ended; does a worker need "
+                    f"shard {shard} was started {often} times and never finished; does a "
+                    "worker need "
                     "more memory than its node has?"
                 )
         if (waited := self.clock() - self.heard) > self.engine.patience:
             engine, silent = self.engine, sum(shard not in self.begun for shard in running)
             raise UserError(
-                f"no worker has reported for {waited:.0f} s, and {silent} shards were never begun: "
-                f"no node has {engine.threads} CPUs and {engine.gpus:g} GPUs free for each "
+                f"no worker has reported for {waited:.0f} s, and {silent} shards did not start: "
+                f"no node has {engine.threads} CPUs and {engine.gpus:g} GPUs free per worker "
                 "('ray status' shows them; --worker-cpus, --worker-gpus), or the workers hang"
             )
 
@@ -228,5 +229,5 @@ def make_engine(
             raise MissingExtraError("ray", "ray", "--engine ray")
         return OnRay(workers, cpus or 1, gpus, patience)
     if gpus:
-        raise OptionError("--worker-gpus", gpus, "goes with --engine ray")
+        raise OptionError("--worker-gpus", gpus, "needs --engine ray")
     return Local(workers or 1, cpus)

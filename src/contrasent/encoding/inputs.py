@@ -162,14 +162,14 @@ class ShardPlan:
                 chosen = (text,) if identity is None else (text, identity)
                 for line, cells in table.part(chosen, number - begins, until - number):
                     if not cells:  # blank lines are no rows
-                        problem = "more cells than the first row has"
+                        problem = "more cells than in the first row"
                         raise InputError(part.name, problem, line=line)
                     row_id = str(number) if identity is None else id_cell(cells[1], part.name, line)
                     yield text_cell(cells[0], name, part.name, line), row_id
                     number += 1
                 # After its rows, so that what is written while they are read is seen too.
                 if number != until or _stamped(part.name) != replace(part, rows=-1):
-                    problem = "has changed since the run began; restore it, or begin a new folder"
+                    problem = "has changed since the run started; restore it or use a new folder"
                     raise InputError(part.name, problem)
             begins = ends
 
@@ -177,7 +177,7 @@ class ShardPlan:
 def list_parts(source: str) -> list[Part]:
     """The files that a name stands for, uncounted: a file, a folder, a pattern with * or a URL."""
     if source == "-":
-        problem = "standard input cannot be divided into shards; write it to a file first"
+        problem = "standard input cannot be split into shards; write it to a file first"
         raise OptionError("INPUT", source, problem)
     if is_url(source) or "*" in source:
         system, path = locate(absolute(source))
@@ -191,7 +191,7 @@ def list_parts(source: str) -> list[Part]:
     else:
         names = [absolute(str(file.path)) for file in find(source)]
     if not names:
-        raise InputError(source, "no such file, or none of a known format")
+        raise InputError(source, "no such file, or not a supported format")
     return [_stamped(name) for name in names]
 
 
@@ -212,7 +212,7 @@ def plan(
     counted = (replace(one, rows=_opened(one, chosen)[0].count()) for one in list_parts(source))
     result = replace(chosen, parts=tuple(counted))
     if result.rows == 0:
-        raise InputError(source, "holds no text")
+        raise InputError(source, "contains no text")
     return result
 
 

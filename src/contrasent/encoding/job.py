@@ -123,8 +123,8 @@ class Job:
         here, wanted = model.settings["model"], self.settings["model"]
         if here != wanted:
             raise ModelError(
-                f"{socket.gethostname()} has another model under that name ({here[:12]}) than "
-                f"{wanted[:12]}; copy it there"
+                f"{socket.gethostname()} has a different model under that name ({here[:12]}, not "
+                f"{wanted[:12]}); copy the model there"
             )
         cut, encoding, rows, texts = model.truncated(), 0.0, 0, hashlib.sha256()
         with (
@@ -178,7 +178,7 @@ def read_begun(folder: Folder) -> Manifest | None:
         data["shards"] = tuple(Shard(**shard) for shard in data["shards"])
         return Manifest(**data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(folder.file(NAME), f"is no manifest of vectors ({error})") from error
+        raise InputError(folder.file(NAME), f"is not a manifest of vectors ({error})") from error
 
 
 def _write(folder: Folder, manifest: Manifest) -> None:
@@ -196,13 +196,11 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
             k for k in facts | manifest.facts if manifest.facts.get(k) != facts.get(k)
         ):
             raise OutputError(
-                f"{folder.name}: was begun with other settings ({', '.join(other)}); finish it "
-                "with those, or remove it"
+                f"{folder.name}: was started with different settings ({', '.join(other)}); use "
+                "the same, or remove it"
             )
     elif other := sorted(name for name in folder.names() if not name.startswith(".")):
-        raise OutputError(
-            f"{folder.name}: exists and is no folder of vectors ({other[0]}); choose another"
-        )
+        raise OutputError(f"{folder.name}: is not a folder of vectors ({other[0]}); choose another")
     else:
         _write(folder, Manifest(facts, job.dimension))
     return job.missing()
@@ -214,7 +212,7 @@ def chosen_shards(share: str | None, shards: Sequence[int]) -> list[int]:
         return list(shards)
     number, slash, of = share.partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise OptionError("--shard", share, "write i/n, from 1/n to n/n")
+        raise OptionError("--shard", share, "must be i/n, from 1/n to n/n")
     return [shard for shard in shards if shard % int(of) == int(number) - 1]
 
 
@@ -230,20 +228,20 @@ def gather(name: str) -> Manifest:
     folder = Folder(name)
     manifest = read_begun(folder)
     if manifest is None or "inputs" not in manifest.facts:
-        raise InputError(name, "is no folder of 'contrasent encode --engine' (no manifest of one)")
+        raise InputError(name, "is not from 'contrasent encode --engine' (manifest missing)")
     try:
         parts = tuple(Part(*given) for given in manifest.facts["inputs"])
         plan = ShardPlan(parts, manifest.facts["rows_a_shard"])
         if plan.shard_rows < 1 or any(part.rows < 0 for part in parts):
-            raise ValueError("no counts of rows")
+            raise ValueError("row counts missing")
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(name, f"has a damaged manifest ({error})") from error
     if missing := missing_shards(folder, plan):
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         raise InputError(
             name,
-            f"{len(missing):,} of {plan.shards:,} shards are missing ({shown}); give the command "
-            "that was to make them again",
+            f"{len(missing):,} of {plan.shards:,} shards are missing ({shown}); repeat the "
+            "command that should write them",
         )
     wanted = {"model": manifest.facts["model"], "job": digest(manifest.facts)}
     shards = []
@@ -253,7 +251,7 @@ def gather(name: str) -> Manifest:
             facts, rows = read_facts(stream, file)
         for key, value in (wanted | {"shard": number}).items():
             if facts.get(key) != value:
-                what = "another model" if key == "model" else "another input or other settings"
+                what = "another model" if key == "model" else "different input or settings"
                 problem = f"is of {what} ({key} {facts.get(key)!r}, not {value!r})"
                 raise InputError(file, f"{problem}; remove it and encode it again")
         if rows != plan.size(number):

@@ -151,7 +151,7 @@ def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
         footer = pq.read_metadata(stream)
         facts = json.loads((footer.metadata or {})[KEY.encode()])
         if not isinstance(facts, dict):
-            raise ValueError("its footer holds no object")
+            raise ValueError("its footer is not an object")
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise InputError(source, f"is no whole file of vectors ({error})") from error
+        raise InputError(source, f"is not a complete file of vectors ({error})") from error
     return facts, int(footer.num_rows)

@@ -62,9 +62,7 @@ class Contrast:
 
     def __post_init__(self) -> None:
         if self.symmetric and not self.plain:
-            raise OptionError(
-                "symmetric", True, "is defined only where both pairs come from the same encodings"
-            )
+            raise OptionError("symmetric", True, "needs both pairs from the same encodings")
 
     @property
     def plain(self) -> bool:
@@ -168,7 +166,7 @@ def merge(settings: list[Contrast]) -> Contrast:
     kinds = sorted({type(s) for s in settings} - {Contrast}, key=lambda kind: kind.__name__)
     if len(kinds) > 1:
         two = " and ".join(kind.__name__ for kind in kinds)
-        raise OptionError("--objective", two, "two contrasts of different kinds cannot be one")
+        raise OptionError("--objective", two, "contrasts of different kinds cannot be combined")
     kind = kinds[0] if kinds else Contrast
     merged: dict[str, Any] = {}
     for field in fields(kind):
@@ -178,7 +176,7 @@ def merge(settings: list[Contrast]) -> Contrast:
             raise OptionError(
                 field.name,
                 departing[0],
-                f"the combined objectives want {' and '.join(map(repr, departing))}; set it",
+                f"the combined objectives differ ({' and '.join(map(repr, departing))}); set it",
             )
         merged[field.name] = departing[0] if departing else field.default
     return kind(**merged)

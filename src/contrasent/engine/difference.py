@@ -265,18 +265,17 @@ class Discriminator(nn.Module):
         if place is None:
             raise ModelError(
                 f"a discriminator cannot be made of a {backbone.config.model_type!r} encoder: it "
-                "has no embedding layer to put the sentence vector into"
+                "has no embedding layer for the sentence vector"
             )
         if encoder.dimension != backbone.config.hidden_size:
             raise ModelError(
                 f"a discriminator takes sentence vectors of the encoder's hidden size "
-                f"{backbone.config.hidden_size}, and these have {encoder.dimension}; leave out the "
-                "encoder's head"
+                f"{backbone.config.hidden_size}, not {encoder.dimension}; remove the encoder's head"
             )
         if not len(encoder.tokenizer.frame[0]):
             raise ModelError(
-                "a discriminator needs a tokenizer that puts a token such as [CLS] first, whose "
-                "place the sentence vector takes"
+                "a discriminator needs a tokenizer whose first token is special, such as [CLS]; "
+                "the sentence vector replaces it"
             )
         _take_condition(backbone, place)
 
@@ -324,9 +323,7 @@ def _take_condition(backbone: nn.Module, name: str) -> None:
 def other_rows(count: int, seed: int, step: int) -> NDArray[np.int64]:
     """(count,) for each row another one, each once: the next in one random cycle through all."""
     if count < 2:
-        problem = (
-            "takes another sentence's vector of the batch, and there is none; use batch_size=2"
-        )
+        problem = "takes the vector of another sentence in the batch; use batch_size=2"
         raise OptionError("condition_vector", "permuted", f"{problem} or more")
     order = random_for(seed, PERMUTATION, step).permutation(count)
     others = np.empty_like(order)

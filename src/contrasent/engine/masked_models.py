@@ -60,13 +60,12 @@ class LanguageHead(nn.Module):
             raise OptionError(
                 "language_head",
                 None,
-                "name the folder that has the masked-LM head, or 'new' for one that is trained "
-                "from scratch",
+                "give the folder with the masked-LM head, or 'new' to train one from scratch",
             )
         model: Any = _new(encoder) if source == "new" else _read(str(source))
         configs: list[Any] = [model.config, encoder.backbone.config]
         if len({(config.hidden_size, config.vocab_size) for config in configs}) > 1:
-            raise ModelError(f"{source}: its masked-LM head does not fit the encoder's vectors")
+            raise ModelError(f"{source}: its masked-LM head does not match the encoder's vectors")
         return cls(model).to(encoder.device)
 
     def forward(self, vectors: Tensor) -> Tensor:
@@ -261,8 +260,8 @@ def check_vocabularies(generator: Any, encoder: Any, name: str) -> None:
         differing = next(t for t in sorted(b.keys() | a.keys()) if b.get(t) != a.get(t))
         raise ModelError(
             f"{name}: its vocabulary ({len(a)} entries) is not the encoder's ({len(b)}; they "
-            f"differ in {differing!r}), so its predictions would be other words; choose a masked "
-            "language model of the encoder's family"
+            f"differ in {differing!r}), so its predictions would be different tokens; choose "
+            "a masked language model of the encoder's family"
         )
 
 
@@ -276,12 +275,12 @@ def _read(name: str) -> nn.Module:
         with quiet():
             model, info = load(folder, dtype=torch.float32, **options)
     except Exception as error:  # transformers raises many types here, all about the files
-        raise ModelError(f"{name}: no masked language model ({brief(error)})") from error
+        raise ModelError(f"{name}: not a masked language model ({brief(error)})") from error
     missing = sorted(info.get("missing_keys", ()))
     if missing:
         raise ModelError(
-            f"{name}: has no masked-LM head ({len(missing)} weights would be random: "
-            f"{missing[0]}); name another folder, or language_head=new to train one"
+            f"{name}: has no masked-LM head ({missing[0]} is missing); use another folder, or "
+            "language_head=new to train one"
         )
     return cast(nn.Module, model)
 
@@ -338,9 +337,9 @@ def check_guide(option: str, name: str | None) -> Path:
     """The folder of an existing guide that states its pooling."""
     if not name:
         raise OptionError(
-            option, "", "needs a sentence encoder to learn from, by folder or name@commit"
+            option, "", "needs a sentence encoder as a guide, by folder or name@commit"
         )
     folder = resolve(name)
     if describe(folder).pooling is None:
-        raise ModelError(f"{name}: a bare encoder, which does not say how it pools, is no guide")
+        raise ModelError(f"{name}: a guide must define its pooling, and this encoder does not")
     return folder

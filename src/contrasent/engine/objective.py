@@ -226,17 +226,17 @@ class Objective(nn.Module):
         if self.labeled and width < 2:
             raise TrainingError(
                 f"objective {self.name}: needs a corpus of pairs (two columns or more); "
-                "this one has single sentences, for which there is simcse"
+                "this one has single sentences; use simcse"
             )
         if not self.labeled and width > 1:
             raise TrainingError(
-                f"objective {self.name}: takes single sentences and this corpus has "
-                f"{width} columns; name one column, or use simcse_supervised"
+                f"objective {self.name}: takes single sentences, but this corpus has {width} "
+                "columns; choose one column, or use simcse_supervised"
             )
         if any(view.level == "row" for view in self.views) and not ordered:
             raise TrainingError(
-                f"objective {self.name}: next sentences need a corpus in document order, with its "
-                "documents marked (a text file with a blank line between documents)"
+                f"objective {self.name}: next sentences need a corpus in document order, with a "
+                "blank line between documents"
             )
 
 
@@ -346,9 +346,7 @@ class Combination(Objective):
             lost = [own for own in OWN if getattr(type(part), own) is not getattr(Objective, own)]
             lost += [*sorted(part._modules.keys() - PARTS), *part._parameters, *part._buffers]
             if lost:
-                problem = (
-                    f"{part.name} has its own {lost[0]}, which a sum cannot have; use it alone"
-                )
+                problem = f"{part.name} has its own {lost[0]} and cannot be combined; use it alone"
                 raise OptionError("--objective", names, problem)
         if contrast_weight is None:
             weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}
@@ -372,7 +370,7 @@ class Combination(Objective):
         for part in parts:
             for name, term in part.terms.items():
                 if name in self.terms and type(self.terms[name]) is not type(term):
-                    raise OptionError("--objective", names, f"both bring a term {name!r}")
+                    raise OptionError("--objective", names, f"both use a term {name!r}")
                 self.terms[name] = term
             self.weights |= {n: weight for n, weight in part.weights.items() if n != "contrast"}
         if self.contrast is not None:
@@ -386,21 +384,21 @@ class Combination(Objective):
         contrasted = [view for view, role in columns if role != "edited"]
         plain = not self.labeled and contrasted == [Identity(), Identity()]
         if self.graded and self.contrast is not None:
-            problem = "a contrast takes every pair for a positive, and pairs with scores are not"
+            problem = "a contrast treats every pair as a positive, which scored pairs are not"
         elif twice:
-            problem = "both bring a queue"
+            problem = "both use a queue"
         elif self.queue is not None and self.contrast is None:
             problem = "a queue needs a contrast"
         elif self.queue is not None and self.second is not None:
             problem = "a queue with two independent encoders is not defined"
         elif self.queue is not None and self.baseline is not None:
-            problem = "from a queue's vectors no template is subtracted; set denoise=false"
+            problem = "templates are not subtracted from a queue's vectors; set denoise=false"
         elif self.labeled and any(view.level == "row" for view in self.views):
-            problem = "next sentences and a corpus of pairs exclude each other"
+            problem = "next sentences cannot be combined with a corpus of pairs"
         elif self.labeled and len(self.roles) > 2:
-            problem = "copies and next sentences are made of single sentences, not of pairs"
+            problem = "copies and next sentences need single sentences, not pairs"
         elif self.masks == "fixed" and (not plain or self.second is not None):
-            problem = "masks=fixed takes the anchor's vector for all others; set masks=independent"
+            problem = "masks=fixed uses the anchor's vector for all others; set masks=independent"
         if problem:
             raise OptionError("--objective", names, problem)
 
@@ -423,7 +421,7 @@ def _views(parts: Sequence[Objective], names: str) -> tuple[View, ...]:
         changing = [view for view in views if not isinstance(view, Identity)]
         if len(changing) > 1 and any(view != changing[0] for view in changing):
             kinds = " and ".join(type(view).__name__ for view in changing)
-            raise OptionError("--objective", names, f"they want different views ({kinds})")
+            raise OptionError("--objective", names, f"they need different views ({kinds})")
         chosen.append(changing[0] if changing else Identity())
     return tuple(chosen)
 
@@ -431,7 +429,7 @@ def _views(parts: Sequence[Objective], names: str) -> tuple[View, ...]:
 def _one(values: set[Any], plain: Any, names: str, what: str) -> Any:
     departing = values - {plain}
     if len(departing) > 1:
-        raise OptionError("--objective", names, f"they want different {what}")
+        raise OptionError("--objective", names, f"they need different {what}")
     return departing.pop() if departing else plain
 
 
@@ -454,7 +452,7 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
         known = [*known, "filler"]
         if not values.get("filler"):
             raise OptionError(
-                "filler", "", f"the view {name!r} needs the folder of a masked language model"
+                "filler", "", f"the view {name!r} needs a folder with a masked language model"
             )
     options = {k: values[k] for k in OPTIONS if values.get(k) is not None}
     for option, value in options.items():

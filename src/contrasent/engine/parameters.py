@@ -145,7 +145,7 @@ class Parameter:
                 raise OptionError(self.name, value, str(outside[0])) from error
             if self.choices and (text or type(value) in self.kinds):
                 choices = map(str, self.choices)
-                raise OptionError(self.name, value, "no such value", choices=choices) from error
+                raise OptionError(self.name, value, "unknown value", choices=choices) from error
             kinds = " or ".join("none" if k is None else k.__name__ for k in self.kinds)
             raise OptionError(self.name, value, f"must be of type {kinds}") from error
 

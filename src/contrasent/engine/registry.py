@@ -36,23 +36,24 @@ if TYPE_CHECKING:
 GROUP = "contrasent.objectives"
 OPTION = "--objective"
 METHODS = {
-    "angle": "AnglE: the order of rated pairs, by cosines and by angles in complex space.",
-    "barlow_twins": "SimCSE with Barlow Twins: decorrelated dimensions, and artificial rows.",
-    "cosent": "CoSENT: the order of pairs that people have rated.",
-    "cosine_regression": "Cosine regression: the cosine of a rated pair is to be its score.",
-    "diffcse": "DiffCSE: contrast by dropout, and the sentence vector must tell what was edited.",
+    "angle": "AnglE: orders rated pairs by cosines and by angles in complex space.",
+    "barlow_twins": "SimCSE with Barlow Twins: decorrelated dimensions and artificial rows.",
+    "cosent": "CoSENT: orders the cosines of rated pairs as people rated them.",
+    "cosine_regression": "Cosine regression: trains the cosine of a rated pair to equal its score.",
+    "diffcse": "DiffCSE: contrast by dropout, and the vector must reveal which tokens were edited.",
     "dimension_wise": "Dimension-wise contrast as the only loss: an alternative to whitening.",
-    "esimcse": "ESimCSE: positives of another length, and negatives from the batches before.",
-    "gist": "GISTEmbed: a guide says which negatives of a batch are none.",
+    "esimcse": "ESimCSE: positives with repeated words, and a queue of negatives from earlier "
+    "batches.",
+    "gist": "GISTEmbed: a guide model filters false negatives.",
     "masked_lm": "Masked language modeling: with a contrast, or alone.",
-    "matryoshka": "Matryoshka: the first dimensions of a vector are to be a vector of their own.",
-    "promptbert": "PromptBERT: a sentence is what fills the mask of a template around it.",
-    "ranking_distillation": "Ranking distillation: the batch is ranked as a guide ranks it.",
-    "simcse": "SimCSE without labels: a sentence is its own positive, by dropout.",
-    "simcse_copies": "SimCSE with an edited copy of every sentence as a further example.",
+    "matryoshka": "Matryoshka: trains the first dimensions of a vector to work on their own.",
+    "promptbert": "PromptBERT: the mask token of a template around the sentence is its vector.",
+    "ranking_distillation": "Ranking distillation: ranks each batch as a guide model does.",
+    "simcse": "SimCSE without labels: each sentence is its own positive, by dropout.",
+    "simcse_copies": "SimCSE with an edited copy of every sentence as an additional example.",
     "simcse_noise": "SimCSE with more or less dropout noise in positive or in negative pairs.",
     "simcse_plus_plus": "SimCSE++: negatives without dropout noise, contrast between dimensions.",
-    "simcse_supervised": "SimCSE with labels: pairs that belong together, and hard negatives.",
+    "simcse_supervised": "SimCSE with labels: matching pairs, and hard negatives.",
 }
 """The methods in ``objectives/``: the first line of each module's docstring."""
 
@@ -176,7 +177,7 @@ def _method(name: str) -> Method:
     else:
         point = next(iter(entry_points(group=GROUP, name=name)), None)
         if point is None and ":" not in name:
-            raise OptionError(OPTION, name, "no such objective", choices=summaries())
+            raise OptionError(OPTION, name, "unknown objective", choices=summaries())
         point = point or EntryPoint(name, name, GROUP)
         if str(Path.cwd()) not in sys.path and not point.dist:
             sys.path.append(str(Path.cwd()))  # as ``python -m`` finds the modules there
@@ -197,7 +198,7 @@ def _imported(name: str, module: str) -> ModuleType:
         return import_module(module)
     except Exception as error:  # a user's module may raise anything
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            raise OptionError(OPTION, name, f"there is no module {module!r}") from error
+            raise OptionError(OPTION, name, f"module {module!r} not found") from error
         raise _broken(name, error) from error
 
 
@@ -249,7 +250,7 @@ def _class(name: str, module: ModuleType, wanted: str) -> "tuple[type[Objective]
     if not public:
         raise OptionError(OPTION, name, "defines no Objective")
     problem = f"has no Objective {wanted!r}" if wanted else f"defines {len(public)} Objectives"
-    problem += f"; name one as {Path(str(module.__file__)).name}:Class"
+    problem += f"; choose one with {Path(str(module.__file__)).name}:Class"
     raise OptionError(OPTION, name, problem, choices=public)
 
 
@@ -283,7 +284,7 @@ def _combine(name: str, encoder: "TorchEncoder", **given: Any) -> "Objective":
     known = parameters(name)
     for option in given:
         if option not in known:
-            problem = f"no such parameter of {name}"
+            problem = f"unknown parameter of {name}"
             raise OptionError("parameter", option, problem, choices=known)
     _check_defaults(name, given)
     joined = [method.kind(encoder, **_values(method, name, given)) for method in methods(name)]

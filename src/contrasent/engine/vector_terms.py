@@ -104,8 +104,8 @@ class GradedPairs(Term):
         worst = scores[abs(scores).argmax()]
         if self.unit is not None and abs(worst) > self.unit:
             raise TrainingError(
-                f"score {worst:g} is beyond the highest, {self.unit:g}, which stands for pairs "
-                "that mean the same; set highest_score"
+                f"score {worst:g} is above {self.unit:g}, the score of identical meaning; set "
+                "highest_score"
             )
 
     def forward(self, encodings: BatchEncodings) -> Terms:

@@ -27,6 +27,7 @@ and 1.74 on the mean of seven STS sets. With 1.2, one null comparison in twenty 
 over the four; of the last recipe alone it is 18 %.
 """
 
+NO_SPREAD = "one run shows no spread over seeds, and no default is known for these scores"
 SPREAD = "_seed_sd"  # rows that are spreads themselves are not compared
 
 Floats = NDArray[np.float64]
@@ -74,14 +75,14 @@ class MethodComparison:
 
     def line(self, width: int = 10) -> str:
         """One line for a terminal."""
-        values = (self.before, self.after, self.difference, self.low, self.high)
-        a, b, d, low, high = (shown(self.metric, v) for v in values)
+        a, b = (shown(self.metric, v) for v in (self.before, self.after))
+        d, low, high = (shown(self.metric, v, "+") for v in (self.difference, self.low, self.high))
         text = f"{self.name:<{width}} {a:>7} {b:>7} {d:>7}  [{low}, {high}]  p {self.p:.4f}"
         text = f"{text}  {self.verdict:<11}"
         if self.deviation is not None:
             text += f"  over seeds: p {self.seed_p:.3f}, sd {shown(self.metric, self.deviation)}"
         if 1 in self.runs and self.item_low is not None and self.item_high is not None:
-            low, high = shown(self.metric, self.item_low), shown(self.metric, self.item_high)
+            low, high = (shown(self.metric, v, "+") for v in (self.item_low, self.item_high))
             text += f"  these models alone: [{low}, {high}] p {self.item_p:.4f}"
         return text
 
@@ -95,7 +96,7 @@ def compare_reports(
 ) -> list[MethodComparison]:
     """Compare two methods by the reports of their runs, on the rows that all of them share."""
     if not before or not after:
-        raise DataError("name at least one model for each arm")
+        raise DataError("give at least one model for A and for B")
     if seed_sd is not None and not (math.isfinite(seed_sd) and seed_sd >= 0):
         raise OptionError("seed_sd", seed_sd, "give a standard deviation in points, 0 or more")
     reports = [*before, *after]
@@ -116,13 +117,12 @@ def compare_reports(
             results.append(_compare(rows, len(before), moved, seed_sd))
     if not results and any(all(key in r.items for r in reports) for key in shared):
         raise DataError(
-            "one run an arm shows no spread over seeds, and what is assumed of one is of scores in "
-            "hundredths: give at least two an arm, or --seed-sd 0 if no seed changes either model"
+            f"{NO_SPREAD}; pass at least two runs each, or --seed-sd 0 if no seed changes a model"
         )
     if not results:
         raise DataError(
-            "the reports hold no items, and one run an arm shows no spread over seeds: write them "
-            "again with evaluate --json-file, give at least two an arm, or compare the models"
+            "the reports contain no item scores, and one run shows no spread over seeds; "
+            "repeat evaluate --json-file, or pass at least two runs each"
         )
     return results
 
@@ -198,11 +198,10 @@ def comparison_table(
     left = set.intersection(*every) - {comparison.metric for comparison in comparisons}
     left = {metric for metric in left if not metric.endswith(SPREAD)}
     if left:
-        why = "one run an arm shows no spread over seeds, and none is known of them: give several "
-        why += "runs, or --seed-sd 0 if no seed changes either model"
+        why = f"{NO_SPREAD}; pass several runs each, or --seed-sd 0 if no seed changes a model"
         if seed_sd == 0:
-            why = "the reports hold no items of them: give several runs an arm"
-        lines.append(f"left out: {', '.join(sorted(left))}: {why}")
+            why = "the reports contain no item scores; pass several runs each"
+        lines.append(f"not compared: {', '.join(sorted(left))}: {why}")
     return "\n".join(lines)
 
 
@@ -211,22 +210,19 @@ def _meaning(
 ) -> str:
     """The meaning of the intervals, in one line."""
     known = [comparison.item_p is not None for comparison in comparisons]
-    where = "on other items like these"
-    if not any(known):
-        where = "on these items only: the reports hold none"
-    elif not all(known):
-        where += " (rows without items: on these items only)"
+    items = "" if any(known) else " They are for these items only: no item scores in the reports."
+    if any(known) and not all(known):
+        items = " Rows without item scores are for these items only."
     if min(before, after) > 1:
-        return f"the methods, with other seeds, {where}"
+        return f"Intervals cover other seeds and other items.{items}"
     if seed_sd == 0:
-        what = "these two models" if max(before, after) == 1 else "an arm that no seed changes"
-        return f"{what}, {where}"
+        return f"Intervals cover other items, and no spread over seeds.{items}"
     if max(before, after) > 1 and seed_sd is None:
-        return f"the methods, {where}; one run's spread is taken to be the other arm's"
+        return f"Intervals assume the other model's spread over seeds for the single run.{items}"
     others = any(comparison.seed_sd is None for comparison in comparisons)
+    points = f"{SEED_SD if seed_sd is None else seed_sd:g} points (--seed-sd)"
+    points += ", or the other model's for scores not in points" if others else ""
     return (
-        f"the methods, {where}; of an arm with one run a standard deviation over seeds of "
-        f"{SEED_SD if seed_sd is None else seed_sd:g} points is assumed (--seed-sd)"
-        f"{', for scores not in points that of the other arm' if others else ''}: give several "
-        "runs to measure it"
+        f"Intervals assume a seed standard deviation of {points}; pass several seeds (a1,a2,a3) to "
+        f"measure it.{items}"
     )

@@ -94,7 +94,7 @@ def pair_classification(
         first, second, labels = pairs.first, pairs.second or (), pairs.labels
         n, keys = len(labels), item_keys(first, second)
         if labels.min() == labels.max():
-            raise DataError(f"{task}: all {n:,} pairs are of one class")
+            raise DataError(f"{task}: all {n:,} pairs have the same class")
         cosines = metrics.cosine(encoded(first), encoded(second))
         check_spread(cosines, task)
         curve = Thresholds(cosines, labels)

@@ -182,7 +182,9 @@ class Diff:
 
     def lines(self, about: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Lines for a terminal; ``about`` has the name, size and runtime of "old" and "new"."""
-        lines = []
+        change = self.change
+        interval = f"[{100 * change['low']:.1f} %, {100 * change['high']:.1f} %]"
+        lines = [f"{100 * change['value']:.1f} % of the ten nearest changed {interval}"]
         for side in SIDES:
             model = about[side]
             parts = [f"{model['dimension']} dimensions"]
@@ -191,30 +193,28 @@ class Diff:
             if model["bytes"] is not None:
                 parts.append(f"{model['bytes'] / 1e6:.1f} MB")
             lines.append(f"{side.upper()}: {model['name']}, {', '.join(parts)}, {model['runtime']}")
-        kind = "documents as queries, each without itself," if self.own else "queries"
+        kind = "documents as queries (each excluding itself)" if self.own else "queries"
         lines.append(f"{self.queries:,} {kind} among {self.documents:,} documents")
         if self.of > self.documents:
             lines[-1] += (
-                f", a sample of {self.of:,} (its error is in the intervals): the ten nearest of it "
-                f"are about the {10 * self.of // self.documents:,} nearest of all"
+                f", a sample of {self.of:,}. Ten nearest in the sample correspond to about "
+                f"{10 * self.of // self.documents:,} among all documents"
             )
         lines.append(f"{'':<20} {'value':>7}  [95 % interval]")
         for row in self.measures:
             lines.append(f"{row.name:<20} {row.value:7.3f}  [{row.low:.3f}, {row.high:.3f}]")
         if (shift := self.threshold) is not None:
-            new = ": no hit of OLD reaches it, so it cannot be carried over"
+            new = " cannot be converted: hits of OLD do not reach it"
             if shift.new is not None:
-                new = f" -> {shift.new:.4f} [{shift.low:.4f}, {shift.high:.4f}]: as many of the "
-                new += f"hits above it ({shift.at:.1%})"
+                new = f" -> {shift.new:.4f} [{shift.low:.4f}, {shift.high:.4f}]: the same "
+                new += f"share of hits above it ({100 * shift.at:.1f} %)"
             lines.append(f"threshold {shift.old:.4f}{new}")
         for query in self.changed[:3]:
             lines.append(f"{query.overlap:.1f} of ten in common: {short(query.query, 70)}")
             for side in SIDES:
                 first: ListedDocument = getattr(query, side)[0]
                 lines.append(f"    {side.upper()} {first.score:.3f} {short(first.text, 70)}")
-        change = self.change
-        interval = f"[{change['low']:.1%}, {change['high']:.1%}]"
-        return [*lines, f"{change['value']:.1%} of the ten nearest changed {interval}"]
+        return lines
 
 
 def diff_models(

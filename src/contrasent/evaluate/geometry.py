@@ -73,7 +73,7 @@ def geometry(
         space, keys = encoded.vectors, item_keys(list(encoded.row))
     positives = pairs.scores > POSITIVE
     if not positives.any():
-        raise DataError(f"{pairs.name}: no pair has a score above {POSITIVE:g}; nothing to align")
+        raise DataError(f"{pairs.name}: needs pairs with a score above {POSITIVE:g}")
     left, right = (metrics.normalize(np.asarray(v[positives], np.float64)) for v in (first, second))
     gaps = metrics.norms(left - right) ** 2
     builder = ReportBuilder()
@@ -219,7 +219,7 @@ def length_bias(
             groups = {"near": values[gap <= NEAR], "far": values[gap > NEAR]}
             for group, members in groups.items():
                 if not len(members):
-                    raise DataError(f"{task}: no pairs of {group} lengths")
+                    raise DataError(f"{task}: no pairs with {group} lengths")
                 builder.mean(task, "test", f"{name}_{group}", members, **options)
             apart = float(groups["near"].mean() - groups["far"].mean())
             builder.add(task, "test", f"{name}_gap", apart, len(values), aggregate=unit)
@@ -228,7 +228,7 @@ def length_bias(
             rows = [r for r in builder.rows if r.metric == name and r.task in STS_TASKS]
             value, count = sum(r.value for r in rows) / len(rows), sum(r.count for r in rows)
             builder.add("STS7", "test", name, value, count, aggregate=unit)
-    notes = {"length": f"difference up to {NEAR} {unit} or above", "bias_form": form}
+    notes = {"length": f"difference up to {NEAR} {unit}, or above", "bias_form": form}
     return builder.report({**notes, **encoded.notes})
 
 
@@ -254,7 +254,9 @@ def repetition_bias(
     builder = ReportBuilder()
     for name, v in values.items():
         builder.mean("repetition", "test", name, v, resamples=resamples, seed=seed)
-    return builder.report({"overlap": f"{OVERLAP[0]:.0%} to {OVERLAP[1]:.0%} of the words"})
+    return builder.report(
+        {"overlap": f"{100 * OVERLAP[0]:.0f} % to {100 * OVERLAP[1]:.0f} % of the words"}
+    )
 
 
 def repeated_overlaps(
@@ -277,6 +279,7 @@ def repeated_overlaps(
         if len(triples) == queries:
             return triples
     raise DataError(
-        f"only {len(triples)} of {queries} queries have a sentence with {OVERLAP[0]:.0%} to "
-        f"{OVERLAP[1]:.0%} of its words in common, among {len(sentences):,}; give more text"
+        f"only {len(triples)} of {queries} queries share {100 * OVERLAP[0]:.0f} % to "
+        f"{100 * OVERLAP[1]:.0f} % of their words with a sentence, among "
+        f"{len(sentences):,}; give more text"
     )

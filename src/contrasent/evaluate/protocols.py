@@ -129,7 +129,7 @@ def relatedness(
     """
     for task in tasks:
         if task not in TASKS:
-            raise OptionError("tasks", task, "there is no regressor for it", choices=TASKS)
+            raise OptionError("tasks", task, "this task has no regressor", choices=TASKS)
     data: dict[str, dict[str, ScoredPairs]] = {}
     for task, split in product(tasks, SPLITS):
         (pairs,) = sts_pairs(task, split=split, form=form, folder=folder)

@@ -156,7 +156,7 @@ def ranking_report(
     ``keyed``: resample queries of equal keys together, as one item.
     """
     if not k or min(k) < 1:
-        raise OptionError("k", list(k), "give numbers from 1")
+        raise OptionError("k", list(k), "must be numbers from 1")
     last = max(k)
     values = {f"mrr@{last}": ranking.reciprocal(last)}
     values |= {f"recall@{cut}": ranking.recall(cut) for cut in sorted(set(k))}
@@ -184,13 +184,13 @@ def check_relevant(
 ) -> list[dict[int, float]]:
     """Relevant documents as {position: gain} for each query."""
     if not queries:
-        raise DataError("there are no queries to evaluate")
+        raise DataError("no queries to evaluate")
     if len(relevant) != queries:
         raise DataError(f"{queries:,} queries, but relevant documents for {len(relevant):,}")
     judged = list(map(_as_gains, relevant))
     for number, gains in enumerate(judged):
         if not gains:
-            raise DataError(f"query {number} has no relevant document")
+            raise DataError(f"query {number} has no relevant documents")
         for position, gain in gains.items():
             if not 0 <= position < documents:
                 problem = f"relevant document {position}, but there are {documents:,}"
@@ -339,7 +339,7 @@ def folder_retrieval(
         **options,
     )
     if left_out and not own_ids:
-        report.notes["document with the query's own id"] = f"left out for {left_out:,} queries"
+        report.notes["document with the query's own id"] = f"excluded for {left_out:,} queries"
     return report
 
 
@@ -391,8 +391,9 @@ def search_retrieval(
     lacking = wanted - places.keys()
     if lacking == wanted:
         raise DataError(
-            f"{task}: no judged document is there (for example {min(wanted, default='')!r}; "
-            f"documents are named such as {next(iter(documents), '')!r})"
+            f"{task}: unknown documents in the judgments, such as "
+            f"{min(wanted, default='')!r}; the corpus has documents such as "
+            f"{next(iter(documents), '')!r}"
         )
     texts = [text for text, _ in sought.values()]
     ranks, found_gains, excluded, left_out = [], [], [], 0
@@ -420,7 +421,7 @@ def search_retrieval(
     )
     notes = {**report.notes, "ties": "as the search orders them"}
     if lacking:
-        notes["judged documents that are not there"] = len(lacking)
+        notes["relevant documents missing from the corpus"] = len(lacking)
     if left_out:
-        notes["document with the query's own id"] = f"left out for {left_out:,} queries"
+        notes["document with the query's own id"] = f"excluded for {left_out:,} queries"
     return Report(report.rows, notes, report.items)

@@ -83,7 +83,7 @@ def sts(
     for name in wanted:
         check_choice("aggregate", name, AGGREGATES)
     if not tasks:
-        raise OptionError("tasks", "", "name at least one task")
+        raise OptionError("tasks", "", "give at least one task")
     data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
     parts = [part for parts_of in data.values() for part in parts_of]
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
@@ -172,7 +172,7 @@ def _aggregated(found: Floats, aggregate: str, sizes: Sequence[int]) -> Any:
 
 def _check_defined(task: str, metric: str, value: float) -> None:
     if np.isnan(value):
-        raise DataError(f"{task}: {metric} is undefined; all cosines of a subset are equal")
+        raise DataError(f"{task}: {metric} is undefined: all cosines of a subset are equal")
 
 
 def several_pairs(
@@ -209,7 +209,7 @@ def check_pairs(
     if not len(first) == len(second) == len(gold):
         raise DataError(
             f"{task}: {len(first):,} first sentences, {len(second):,} second sentences and "
-            f"{len(gold):,} labels; there must be as many of each"
+            f"{len(gold):,} labels; the numbers must be equal"
         )
     if len(gold) < MIN_PAIRS:
         raise DataError(f"{task}: {len(gold)} labeled pairs; at least {MIN_PAIRS} are needed")
@@ -217,5 +217,5 @@ def check_pairs(
     if len(bad):
         raise DataError(f"{task}: the label of pair {bad[0] + 1} is {gold[bad[0]]}")
     if gold.min() == gold.max():
-        raise DataError(f"{task}: all labels are {gold[0]:g}; nothing can be correlated with them")
+        raise DataError(f"{task}: all labels are {gold[0]:g}; a correlation needs different labels")
     return ScoredPairs(task, tuple(first), tuple(second), gold)

@@ -143,7 +143,7 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
         check_choice("--suite", name, (*SUITES, "all"))
     chosen = tuple(s for s in SUITES if "all" in wanted or s in wanted)
     if not chosen:
-        raise OptionError("--suite", "", "name at least one", choices=(*SUITES, "all"))
+        raise OptionError("--suite", "", "give at least one", choices=(*SUITES, "all"))
     return chosen
 
 

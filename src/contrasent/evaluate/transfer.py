@@ -25,7 +25,7 @@ AVERAGE = "Transfer7"
 SEED = 1111  # SentEval's
 SOLVERS = {
     "fast": "logistic regression, L2 by cross-validation",
-    "senteval": "SentEval's, Adam that stops early",
+    "senteval": "SentEval's, Adam with early stopping",
 }
 
 FEW_SHOT_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC")
@@ -58,7 +58,7 @@ def transfer(
         check_choice("tasks", task, TASKS)
     check_choice("solver", solver, SOLVERS)
     if not seeds or not tasks:
-        raise OptionError("seeds" if not seeds else "tasks", "", "name at least one")
+        raise OptionError("seeds" if not seeds else "tasks", "", "give at least one")
     data = {task: transfer_set(task, folder=folder) for task in tasks}
     texts = [t for splits in data.values() for part in splits.values() for t in _texts(part)]
     encoded = vectors.encode_distinct(encode, texts)
@@ -232,7 +232,7 @@ def _draw(task: str, labels: Integers, count: int, random: np.random.Generator) 
     members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
     smallest = min(map(len, members))
     if smallest < count:
-        raise DataError(f"{task}: a class has {smallest} examples, {count} are to be drawn")
+        raise DataError(f"{task}: a class has {smallest} examples; {count} are needed")
     return np.stack([random.choice(rows, count, replace=False) for rows in members])
 
 

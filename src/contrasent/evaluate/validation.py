@@ -37,13 +37,12 @@ Floats = NDArray[np.float64]
 Evaluate = Callable[[EncodeFn], Report]
 
 BLIND = {
-    "documents": "it sees whether sentences find the rest of their own held-out documents, and not "
-    "whether people's questions find them",
-    "neighbors": "it sees how much of the base is left on held-out sentences, and not whether "
-    "what changed is better",
+    "documents": "it measures whether sentences find their own documents, not whether people's "
+    "questions do",
+    "neighbors": "it measures how much of the base is unchanged, not whether the change is better",
 }
 """The limits of evaluations without labels."""
-BETTER = "pairs (two columns) or --evaluate FILE with labeled pairs show more"
+BETTER = "train on pairs (two columns) or add --evaluate FILE with labeled pairs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +197,8 @@ def choose_validation(
             return name, judge, rows, why + _blind(name)
         except TrainingError as error:
             problem = str(error)
-            why = f"not --evaluate documents, the default: {problem}\n"
-    return "none", None, None, f"nothing is evaluated: {problem}"
+            why = f"the default, --evaluate documents, is impossible: {problem}\n"
+    return "none", None, None, f"evaluation skipped: {problem}"
 
 
 def _blind(name: str) -> str:
@@ -217,7 +216,7 @@ def _named(
         return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None, ""
     needs = {
         "heldout": (source.width > 1, "a corpus of pairs; this one has single sentences"),
-        "documents": (source.width == 1 and source.documents, "sentences, and --documents"),
+        "documents": (source.width == 1 and source.documents, "sentences and --documents"),
         "neighbors": (source.width == 1, "a corpus of sentences; this one has pairs"),
     }
     fits, what = needs.get(name, (True, ""))
@@ -238,7 +237,7 @@ def _named(
         rows, texts = heldout.hold_out_sentences(source, count, seed=seed, keys=keys)
         return NeighborValidation(texts), rows, ""
     if not Path(name).is_file():
-        problem = "neither a file of labeled pairs nor one of the names"
+        problem = "neither a file with labeled pairs nor a known name"
         raise OptionError("--evaluate", name, problem, choices=(*needs, "none", "stsb"))
     labels = read_labeled_pairs(name)
     digest = f"sha256 {hashlib.sha256(Path(name).read_bytes()).hexdigest()}"
@@ -251,13 +250,13 @@ def _check_held_out_scores(source: Corpus, held_out: Floats) -> None:
     first = held_out[0]
     if np.ptp(source.scores) == 0:
         problem = f"all {len(source.scores):,} scores are {first:g}"
-        raise TrainingError(f"{source.source}: {problem}: nothing can be learned from them")
+        raise TrainingError(f"{source.source}: {problem}; training needs different scores")
     if np.ptp(held_out) == 0:
         most = np.mean(source.scores == first)
         raise TrainingError(
             f"{source.source}: all {len(held_out):,} held-out pairs have the score {first:g}, as "
-            f"{most:.0%} of all: nothing can be correlated with it; give more pairs of other "
-            "scores, --evaluate FILE with labeled pairs, or --evaluate none"
+            f"{100 * most:.0f} % of all do; add pairs with different scores, --evaluate FILE with "
+            "labeled pairs, or --evaluate none"
         )
 
 
@@ -269,5 +268,8 @@ def _trained_on(name: str, labels: ScoredPairs, source: Corpus) -> str:
         seen = seen or len(pairs)
     if not seen:
         return ""
-    known = f"{min(seen, len(labels)):,} of the {len(labels):,} pairs of {name} are trained on"
-    return f"warning: {known}: its score shows what is remembered, not what improved"
+    known = (
+        f"{min(seen, len(labels)):,} of the {len(labels):,} pairs of {name} are in the "
+        "training data"
+    )
+    return f"warning: {known}; the score is too optimistic"

@@ -94,13 +94,13 @@ def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
     if array.ndim != 2 or len(array) != len(sentences):
         raise DataError(
             f"the model returned an array of shape {array.shape} for {len(sentences):,} sentences; "
-            "expected one row a sentence"
+            "expected one row per sentence"
         )
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if len(bad):
         raise DataError(
-            f"the model gave NaN or infinite numbers for {len(bad):,} of {len(sentences):,} "
-            f"sentences, the first of them {sentences[bad[0]][:60]!r}; nothing can be measured"
+            f"the model returned NaN or infinite numbers for {len(bad):,} of {len(sentences):,} "
+            f"sentences, the first is {sentences[bad[0]][:60]!r}"
         )
     return array
 
@@ -123,8 +123,8 @@ def check_spread(similarity: NDArray[np.float64], task: str) -> None:
     """Reject cosines (n,) that are all equal: every sentence has the same direction."""
     if similarity.max() - similarity.min() < SPREAD:
         raise DataError(
-            f"{task}: all {len(similarity):,} cosines are {similarity[0]:.4f}; the model gives "
-            "every sentence the same direction"
+            f"{task}: all {len(similarity):,} cosines are {similarity[0]:.4f}; all sentences "
+            "have the same direction"
         )
 
 

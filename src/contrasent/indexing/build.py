@@ -84,7 +84,7 @@ def read_input(
         return IndexInput(source, base.name, encode, facts, notes=notes)
     rows = document_rows(documents, source.files, encoder.count_tokens, encoder.max_seq_length)
     if not rows:
-        raise InputError(str(source), "holds no text")
+        raise InputError(str(source), "contains no text")
     if source.origin is not None:
         facts = replace(facts, origin=source.origin.to_json())
     notes = (*notes, *source.report.column_lines(), *source.report.skipped_lines())

@@ -97,7 +97,7 @@ def add_rows(
         ModelError: the model is not that of the index.
     """
     if update and id_column is None:
-        raise OptionError("--upsert", True, "needs --id COLUMN, to know which rows to replace")
+        raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     folder, began = resolve_index(index), time.monotonic()
     before = open_index(folder)
     name = None if model is None else str(model)
@@ -166,7 +166,7 @@ def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> Remove
         parts = (one.row for one in writer.store.rows_of(name) if _is_part(one, name, files))
         of_document = [*parts] if row < 0 else [row]
         if not of_document:
-            problem = "is neither a row nor a document, and so is not in the index"
+            problem = "is neither a row nor a document of the index"
             raise OptionError("ids", name, problem, choices=list(files))
         numbers.update(of_document)
     if where is not None:

@@ -98,7 +98,7 @@ def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | 
     def skip(reason: Reason, name: str) -> None:
         passed.append((reason, name))
         if len(passed) > MOST:
-            raise InputError(name, "is one too many")
+            raise InputError(name, "is one argument too many")
 
     if origin is None or not Path(origin.path).exists():
         return None
@@ -139,7 +139,7 @@ def near_duplicates(index: Index, threshold: float) -> tuple[Numbers, list[Pair]
     are the rows that are kept (k,), and for each other one the kept row that it is nearest to.
     """
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
-        raise OptionError("threshold", threshold, "must lie in -1 to 1")
+        raise OptionError("threshold", threshold, "must be from -1 to 1")
     index.check_finished("looking for duplicates")
     rows, kept_rows = index.numbers(), np.empty(0, dtype=np.int64)
     pairs: list[Pair] = []

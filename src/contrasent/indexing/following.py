@@ -85,7 +85,7 @@ def compare(index: Store, source: DocumentSource, checksum: bool) -> Changes:
     away = tuple(hidden.names) if hidden else ()  # folders that cannot be read now keep their rows
     changes.deleted = [name for name in known if name not in seen and not name.startswith(away)]
     if known and len(changes.deleted) == len(known) and not changes.added:
-        problem = "has none of the documents of the index any more; nothing was changed"
+        problem = "contains none of the index's documents; nothing was changed"
         raise InputError(source.source, problem)
     return changes
 
@@ -113,7 +113,7 @@ class SyncResult:
 
     def __str__(self) -> str:
         """One line."""
-        by_hand = f", {self.removed:,} removed by hand before" if self.removed else ""
+        by_hand = f", {self.removed:,} removed manually before" if self.removed else ""
         shown = f"{self.added:,} added, {self.changed:,} changed, {self.deleted:,} deleted"
         return f"{shown}, {self.unchanged:,} unchanged{by_hand}"
 
@@ -163,10 +163,10 @@ def resume_index(
         if index.facts.encoding.get("source") != place:
             return None
         if model_settings(index) != settings:
-            problem = f"was begun with {model_settings(index)}; use that, or --overwrite"
+            problem = f"was started with {model_settings(index)}; use the same, or --overwrite"
             raise OutputError(f"{folder}: {problem}")
         encode = open_index_model(index, model, batch_size=batch_size)
-        log(f"{folder}: {index.unfinished:,} of {len(index):,} rows are to be encoded")
+        log(f"{folder}: {index.unfinished:,} of {len(index):,} rows remain to be encoded")
     follower = _Follower(folder, None, batch_size)
     follower.encode = encode
     follower.sync()
@@ -226,7 +226,7 @@ def own_folder(index: str | Path) -> Path:
     """The folder of an index that has its vectors in it, not in Milvus."""
     folder = resolve_index(index)
     if in_milvus(folder):
-        raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
+        raise OutputError(f"{folder}: is in Milvus; rebuild it with 'contrasent index'")
     return folder
 
 
@@ -241,7 +241,7 @@ class _Follower:
         """The documents of the index."""
         origin = Origin.read(index.facts.origin)
         if origin is None:
-            problem = "does not say which documents it was made of; build it again from a folder"
+            problem = "was not built from a folder of documents; rebuild it from one"
             raise InputError(self.folder, problem)
         return origin.open(self.source)
 

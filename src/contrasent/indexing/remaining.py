@@ -72,8 +72,8 @@ def rest_encoder(index: Index, encode: TaskEncoder) -> TaskEncoder:
 
 def announcement(folder: Path, left: int, seconds: float) -> str:
     """The line about an index that words can search; ``seconds`` that the rest takes."""
-    rest = f"{left:,} passages still to encode, {duration(seconds)}"
-    return f"{folder}: searchable now by words; {rest}; Ctrl-C keeps what is encoded"
+    rest = f"{left:,} passages left to encode, about {duration(seconds)}"
+    return f"{folder}: BM25 search works now; {rest}; Ctrl-C saves what is encoded"
 
 
 class RemainingRows:

@@ -137,7 +137,7 @@ def barlow_twins(
 def _standardized(view: Tensor, variance: Variance, epsilon: float) -> Tensor:
     """Every column with mean 0 and variance 1 over the rows."""
     if len(view) < 2:
-        raise ValueError("a column of one row cannot be standardized; the batch needs two rows")
+        raise ValueError("standardization needs a batch of two rows or more")
     centered = view - view.mean(dim=0)
     rows = len(view) - (variance == "unbiased")
     return centered / (centered.square().sum(dim=0) / rows + epsilon).sqrt()
@@ -145,7 +145,9 @@ def _standardized(view: Tensor, variance: Variance, epsilon: float) -> Tensor:
 
 def _same_shape(first: Tensor, second: Tensor) -> None:
     if first.shape != second.shape or first.dim() != 2:
-        raise ValueError(f"two views of shapes {tuple(first.shape)} and {tuple(second.shape)}")
+        raise ValueError(
+            f"the two views have different shapes, {tuple(first.shape)} and {tuple(second.shape)}"
+        )
 
 
 Normalization = Literal["mean_with_padding", "mean_tokens", "sum"]

@@ -50,16 +50,16 @@ class Negatives:
         check_temperature(self.temperature)
         check_choice("loss", self.form, get_args(Form))
         if self.form == "sigmoid" and self.reweighted:
-            problem = "compares pairs one by one: hardness and debias must be 0"
+            problem = "compares single pairs: hardness and debias must be 0"
             raise OptionError("loss", self.form, problem)
         if not 0 <= self.alpha < math.inf:
-            problem = "must be 0 or more; 1 weighs all negatives alike"
+            problem = "must be 0 or more; 1 weights all negatives equally"
             raise OptionError("alpha", self.alpha, problem)
         if not 0 <= self.hardness < math.inf:
-            problem = "must be 0 (all negatives alike) or more"
+            problem = "must be 0 (all negatives equal) or more"
             raise OptionError("hardness", self.hardness, problem)
         if not 0 <= self.debias < 1:
-            problem = "must be from 0 (off) up to, not including, 1"
+            problem = "must be at least 0 (off) and less than 1"
             raise OptionError("debias", self.debias, problem)
 
     @classmethod
@@ -78,8 +78,8 @@ class Negatives:
         m = len(candidates)
         if hard is not None and (hard.dim() != 3 or len(hard) != m):
             raise ValueError(
-                f"hard negatives of shape {tuple(hard.shape)} for {m} candidates; "
-                "wanted (candidates, negatives of each, dimensions)"
+                f"hard negatives of shape {tuple(hard.shape)} for {m} candidates; expected "
+                "(candidates, negatives of each, dimensions)"
             )
         negatives = cls(
             candidates=normalized(candidates, similarity),
@@ -88,7 +88,7 @@ class Negatives:
             **options,
         )
         if negatives.debias and similarity != "cosine":
-            problem = "needs the cosine, since it is bounded below by the least similarity"
+            problem = "needs the cosine, which has a lowest value"
             raise OptionError("debias", negatives.debias, problem)
         return negatives
 
@@ -266,7 +266,7 @@ def info_nce(
     """
     n, m = len(anchors), len(positives)
     if not 0 <= first <= m - n:
-        raise ValueError(f"{n} anchors from candidate {first} do not fit into {m} candidates")
+        raise ValueError(f"{n} anchors from candidate {first} exceed the {m} candidates")
     with full_precision(anchors):
         against = Negatives.make(
             positives,
@@ -389,7 +389,7 @@ def two_source_info_nce(
     if len(positives) != n or len(negative_anchors) != n or not 0 <= first <= m - n:
         raise ValueError(
             f"{n} anchors from candidate {first}, {len(positives)} positives, "
-            f"{len(negative_anchors)} negative anchors and {m} negatives do not fit together"
+            f"{len(negative_anchors)} negative anchors and {m} negatives do not match"
         )
     with full_precision(anchors):
         against = Negatives.make(

@@ -75,7 +75,7 @@ def complex_cosines(a: Tensor, b: Tensor) -> Tensor:
         ValueError: d is odd.
     """
     if a.shape[1] % 2:
-        raise ValueError(f"{a.shape[1]} dimensions have no two halves")
+        raise ValueError(f"an odd number of dimensions, {a.shape[1]}, cannot be halved")
     with full_precision(a):
         z, w = F.normalize(full(a), dim=1), F.normalize(full(b), dim=1)
         half = z.shape[1] // 2

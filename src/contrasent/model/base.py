@@ -57,8 +57,8 @@ class Prompts:
         if name is None:
             return self.texts[self.default] if self.default else ""
         if name not in self.texts:
-            known = f"it has {', '.join(self.texts)}" if self.texts else "it has none"
-            problem = f"the model has no prompt of that name; {known}"
+            known = f"the model has {', '.join(self.texts)}" if self.texts else "the model has none"
+            problem = f"unknown prompt; {known}"
             raise OptionError("--prompt", name, problem, choices=self.texts)
         return self.texts[name]
 
@@ -74,18 +74,18 @@ class Prompts:
         size = config.get("truncate_dim")
         if size is not None:
             raise ModelError(
-                f"{path}: truncate_dim {size!r} is not supported; set it to null, knowing that the "
-                "vectors are then others"
+                f"{path}: truncate_dim {size!r} is not supported; null disables it, which changes "
+                "the vectors"
             )
         texts, default = config.get("prompts") or {}, config.get("default_prompt_name")
         if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
             raise ModelError(f"{path}: prompts must map names to texts")
         if default is not None and default not in texts:
-            raise ModelError(f"{path}: default_prompt_name {default!r} is none of its prompts")
+            raise ModelError(f"{path}: default_prompt_name {default!r} is not one of its prompts")
         stated = config.get("similarity_fn_name") or "cosine"
         if stated not in SIMILARITIES:
             known = " and ".join(SIMILARITIES)
-            problem = f"similarity_fn_name {stated!r} is not supported ({known} are)"
+            problem = f"similarity_fn_name {stated!r} is not supported; use {known}"
             raise ModelError(f"{path}: {problem}")
         prompts = {str(name): text for name, text in texts.items() if text}
         return cls(prompts, default if default in prompts else None, stated)
@@ -233,10 +233,10 @@ class Encoder(ABC):
         """
         if prompt_name is not None:
             if prompt is not None:
-                raise OptionError("prompt_name", prompt_name, "give this or prompt, not both")
+                raise OptionError("prompt_name", prompt_name, "cannot be combined with prompt")
             prompt = self.prompts.text(prompt_name)
         if truncate_dim is not None and not 1 <= truncate_dim <= self.dimension:
-            problem = f"must be from 1 to {self.dimension}, the model's dimension"
+            problem = f"must be from 1 to {self.dimension}, the dimension of the model"
             raise OptionError("truncate_dim", truncate_dim, problem)
         several = [sentences] if isinstance(sentences, str) else texts_of(sentences)
         with progress.shown(show_progress_bar):
@@ -245,7 +245,7 @@ class Encoder(ABC):
             )
         if self.truncated:
             counts = (self.truncated, len(several), self.max_seq_length)
-            log.warning("%d of %d sentences were cut at %d tokens", *counts)
+            log.warning("%d of %d sentences were truncated to %d tokens", *counts)
         vectors = vectors[:, :truncate_dim]
         if normalize_embeddings:
             vectors = normalize(vectors).astype(np.float32)
@@ -360,8 +360,8 @@ class TaskEncoder:
         """A line about the texts that were cut, if any were."""
         if not self.truncated:
             return []
-        cut = f"{self.truncated:,} of {self.texts:,} texts were longer than "
-        return [f"{cut}{self.encoder.max_seq_length} tokens and were cut there (--max-seq-length)"]
+        cut = f"{self.truncated:,} of {self.texts:,} texts were truncated to "
+        return [f"{cut}{self.encoder.max_seq_length} tokens (--max-seq-length)"]
 
 
 def cores_for(tokens: Tokens) -> int:
@@ -373,14 +373,16 @@ def texts_of(sentences: Any) -> Sequence[str]:
     """Texts as a sequence; what holds others is an error."""
     if hasattr(sentences, "columns") or isinstance(sentences, Mapping):
         kind = f"a {type(sentences).__name__}"
-        problem = "holds columns, not texts; give one of them, such as frame['text']"
+        problem = "contains columns, not texts; pass one of them, such as frame['text']"
         raise OptionError("sentences", kind, problem)
     if isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
-        raise OptionError("sentences", sentences, "is no text, nor a sequence of texts")
+        raise OptionError("sentences", sentences, "is neither a text nor a sequence of texts")
     texts = sentences if isinstance(sentences, list | tuple) else list(sentences)
     for place, text in enumerate(texts):
         if not isinstance(text, str):
-            what = "a pair; encode each side by itself" if isinstance(text, tuple) else "no text"
+            what = (
+                "a pair; encode each side separately" if isinstance(text, tuple) else "not a text"
+            )
             raise OptionError(f"sentences[{place}]", text, f"is {what}")
     return texts
 

@@ -60,9 +60,9 @@ class Description:
         pooling = self.pooling if chosen is None else chosen
         if pooling is None:
             raise ModelError(
-                f"{name}: a bare encoder does not say how its tokens become one vector; "
-                f"name a pooling ({', '.join(known)}), or, for a checkpoint of SimCSE or its "
-                f"kin, see 'contrasent import'{see('no-model')}"
+                f"{name}: this encoder does not define its pooling; choose one "
+                f"({', '.join(known)}); for a released SimCSE checkpoint use 'contrasent "
+                f"import'{see('no-model')}"
             )
         check_pooler(pooling)
         return pooling
@@ -71,7 +71,9 @@ class Description:
         """The length that texts are truncated to: the one chosen, or the folder's own."""
         cut = min(self.max_seq_length or limit, limit) if chosen is None else chosen
         if not 3 <= cut <= limit:
-            raise OptionError("max_seq_length", cut, f"this encoder takes 3 to {limit} tokens")
+            raise OptionError(
+                "max_seq_length", cut, f"must be from 3 to {limit} tokens for this encoder"
+            )
         return cut
 
 
@@ -110,7 +112,7 @@ def bad_value(path: Path, config: dict[str, Any], key: str, right: str) -> Model
 def describe(folder: Path) -> Description:
     """Read the description of a model folder."""
     if not folder.is_dir():
-        raise ModelError(f"{folder}: no such model folder")
+        raise ModelError(f"{folder}: model folder not found")
     if not (folder / "modules.json").is_file():
         if not (folder / "config.json").is_file():
             raise ModelError(
@@ -119,8 +121,8 @@ def describe(folder: Path) -> Description:
         named = read_object(folder / "config.json").get("architectures")
         if isinstance(named, list) and any(str(name).endswith("ForCL") for name in named):
             raise ModelError(
-                f"{folder}: a checkpoint as the code of SimCSE and its kin writes it, with a head "
-                f"that nothing else finds: contrasent import {folder} -o MODEL"
+                f"{folder}: a checkpoint of the SimCSE family; convert it with: contrasent import "
+                f"{folder} -o MODEL"
             )
         return Description(folder, None, (), False, _length(folder, {}), False)
     prompts = Prompts.read(folder)
@@ -143,8 +145,8 @@ def describe(folder: Path) -> Description:
             normalize = True
         else:
             raise ModelError(
-                f"{folder / 'modules.json'}: module {name!r} is not supported "
-                "(Transformer, Pooling, WeightedLayerPooling, Dense and Normalize are)"
+                f"{folder / 'modules.json'}: module {name!r} is not supported (only Transformer, "
+                "Pooling, WeightedLayerPooling, Dense and Normalize)"
             )
     stated = read_object(transformer / "sentence_bert_config.json")
     return Description(
@@ -160,19 +162,19 @@ def describe(folder: Path) -> Description:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Type and folder of each module, in order; none leads out of the model's folder."""
+    """Type and folder of each module, in order; none is outside the model folder."""
     path = folder / "modules.json"
     listed = read_json(path)
     if not isinstance(listed, list) or not all(isinstance(module, dict) for module in listed):
-        raise ModelError(f"{path}: not a list of modules with their types and paths")
+        raise ModelError(f"{path}: not a list of modules with types and paths")
     modules = []
     for module in listed:
         kind, place = module.get("type"), module.get("path")
         if not isinstance(kind, str) or not isinstance(place, str):
-            raise ModelError(f"{path}: not a list of modules with their types and paths")
+            raise ModelError(f"{path}: not a list of modules with types and paths")
         inside = PurePath(place)
         if inside.is_absolute() or ".." in inside.parts or "\0" in place:
-            raise ModelError(f"{path}: path {place!r} leads out of the model's folder")
+            raise ModelError(f"{path}: path {place!r} is outside the model folder")
         modules.append((kind, folder / place))
     kinds = [kind.rpartition(".")[2] for kind, _ in modules]
     for number, kind in enumerate(kinds):
@@ -190,7 +192,7 @@ def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
     if length is None:
         length = read_object(transformer / "tokenizer_config.json").get("model_max_length")
     if length is not None and (isinstance(length, bool) or not isinstance(length, int | float)):
-        raise ModelError(f"{transformer}: longest input {length!r} is not a number")
+        raise ModelError(f"{transformer}: the longest input, {length!r}, is not a number")
     # Tokenizers without a limit say 10^30.
     return int(length) if length is not None and 0 <= length < 10**9 else None
 
@@ -198,7 +200,7 @@ def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
 def _layer_weights(path: Path) -> list[float]:
     weights = read_arrays(path).get("layer_weights")
     if weights is None or weights.ndim != 1:
-        raise ModelError(f"{path}: holds no weights of layers")
+        raise ModelError(f"{path}: contains no layer weights")
     return [float(weight) for weight in weights]
 
 
@@ -217,7 +219,7 @@ def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
         names = [name for name, key in MODES.items() if f"pooling_mode_{key}" in on]
     if len(on) != 1 or len(names) != 1:
         raise ModelError(
-            f"{path / 'config.json'}: pooling {on} is not supported (one of {', '.join(MODES)} is)"
+            f"{path / 'config.json'}: pooling {on} is not supported; use one of {', '.join(MODES)}"
         )
     if weights is None:
         return names[0]
@@ -248,7 +250,7 @@ def read_dense(path: Path, read: Callable[[Path], dict[str, Any]]) -> tuple[str,
     shapes = {"linear.weight": sizes, **({"linear.bias": sizes[:1]} if bias else {})}
     # Before anything of that size is allocated.
     if {key: tuple(array.shape) for key, array in weights.items()} != shapes:
-        raise ModelError(f"{path}: the weights do not fit its config.json")
+        raise ModelError(f"{path}: the weights do not match its config.json")
     return ACTIVATIONS[name], weights["linear.weight"], weights.get("linear.bias")
 
 
@@ -290,6 +292,6 @@ def check_replaceable(folder: Path) -> None:
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     if others := [name for name in names if not any(fnmatch(name, part) for part in parts)]:
         raise OutputError(
-            f"{folder}: holds other things than a model, such as {others[0]!r}, which would be "
-            "lost; move them or choose another folder"
+            f"{folder}: contains files that are not part of a model, such as {others[0]!r}; "
+            "move them or choose another folder"
         )

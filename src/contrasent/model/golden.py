@@ -190,8 +190,8 @@ def check_weights(folder: Path) -> None:
     """Raise a ModelError if the weights changed since they were saved."""
     for path in changed_weights(folder):
         raise ModelError(
-            f"{path}: is not as it was saved (its sha256 differs); copy it again, or, if it was "
-            f"changed on purpose, accept it by 'contrasent doctor {folder} --write'"
+            f"{path}: has changed since it was saved (sha256 differs); copy it again, or "
+            f"accept the change with 'contrasent doctor {folder} --write'"
         )
 
 
@@ -200,14 +200,14 @@ def read_golden(folder: Path) -> Golden:
     path = folder / NAME
     if not path.is_file():
         raise ModelError(
-            f"{folder}: has no golden vectors to compare with; if the model is as it should be, "
-            "save them with 'contrasent doctor MODEL --write'"
+            f"{folder}: has no golden vectors to compare with; if the model is correct, save "
+            "them with 'contrasent doctor MODEL --write'"
         )
     try:
         with safe_open(path, framework="numpy") as stored:
             header = json.loads((stored.metadata() or {})["golden"])
             if header.pop("format") != FORMAT:
-                raise ModelError(f"{path}: is no file of golden vectors ({FORMAT})")
+                raise ModelError(f"{path}: is not a file of golden vectors ({FORMAT})")
             arrays = {name: stored.get_tensor(name) for name in ("vectors", "ids", "offsets")}
         texts = tuple(str(text) for text in header["texts"])
         config = EncoderConfig(**header["facts"])
@@ -261,8 +261,8 @@ def compare_golden(computed: Golden, saved: Golden) -> list[Finding]:
     now, then = computed.config, saved.config
     findings = [*_settings(now, then), *_tokens(computed, saved)]
     if now.dimension != then.dimension:
-        sizes = f"vectors have {now.dimension} dimensions and had {then.dimension}"
-        return [*findings, Finding("dimension", False, f"{sizes}: another model or head")]
+        sizes = f"vectors have {now.dimension} dimensions, saved were {then.dimension}"
+        return [*findings, Finding("dimension", False, f"{sizes}: a different model or head")]
     comparison = Comparison(computed.vectors, saved.vectors)
     if comparison.same:
         return [*findings, Finding("vectors", True, comparison.summary)]
@@ -293,7 +293,7 @@ def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
     )
     return [
         Finding(check, have == want, f"{_shown(want)}" if have == want else
-                f"is {_shown(have)} and was {_shown(want)}: see {where}")
+                f"is {_shown(have)}, saved was {_shown(want)}; see {where}")
         for check, have, want, where in rows
     ]  # fmt: skip
 
@@ -314,6 +314,4 @@ def _tokens(computed: Golden, saved: Golden) -> list[Finding]:
     if not differ:
         return [Finding("tokenization", True, f"{len(saved.texts)} probes give the same ids")]
     counts = f"{len(differ)} of {len(saved.texts)} probes give other ids, first {differ[0][:40]!r}"
-    return [
-        Finding("tokenization", False, f"{counts}: tokenizer.json is not the one that was saved")
-    ]
+    return [Finding("tokenization", False, f"{counts}: tokenizer.json differs from the saved one")]

@@ -126,8 +126,7 @@ class BackboneConfig:
         self.path, config = transformer / "config.json", read_config(transformer)
         if problem := not_computed(config):
             raise ModelError(
-                f"{problem} is not computed without torch (model types {', '.join(KINDS)} are); "
-                f"install it: {install('train')}"
+                f"{problem} needs torch (without it only {', '.join(KINDS)}): {install('train')}"
             )
 
         def size(*names: str) -> int:
@@ -171,7 +170,7 @@ class NumpyEncoder:
             ):
                 expected = " by ".join("any" if size is None else str(size) for size in sizes)
                 problem = f"{prefix + name!r} has the shape {values.shape}, not {expected}"
-                raise ModelError(f"{config.path.parent}: the weights do not fit: {problem}")
+                raise ModelError(f"{config.path.parent}: the weights do not match: {problem}")
             self.used.append(prefix + name)
             return np.ascontiguousarray(values, dtype=np.float32)
 
@@ -226,8 +225,8 @@ class NumpyEncoder:
     def __call__(self, tokens: Tokens, wanted: tuple[int, ...] = (-1,)) -> list[Vectors]:
         """Hidden states (tokens, d) of the wanted layers, 0 for the embeddings, -1 for the last."""
         if (highest := int(tokens.ids.max())) >= len(self.words):
-            problem = f"token {highest} has no row in the {len(self.words):,} of the embeddings"
-            raise ModelError(f"{problem}; the tokenizer is another model's")
+            problem = f"token {highest} exceeds the {len(self.words):,} rows of the embeddings"
+            raise ModelError(f"{problem}; the tokenizer belongs to another model")
         lengths = tokens.lengths
         ends = np.cumsum(lengths)
         places = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + self.first_position

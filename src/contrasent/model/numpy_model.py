@@ -74,10 +74,7 @@ class NumpyModel(Encoder):
             check_weights(folder)
         self.pooling = stored.pooling_or(pooling, folder, POOLED)
         if self.pooling not in POOLED:
-            raise ModelError(
-                f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
-                f"{install('train')}"
-            )
+            raise ModelError(f"{folder}: pooling {self.pooling!r} needs torch: {install('train')}")
         config = self._config = BackboneConfig(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
@@ -90,7 +87,7 @@ class NumpyModel(Encoder):
         self._frequencies = self._rarity = None
         if self.pooling == "idf":
             if stored.pooling_folder is None:
-                raise ModelError("pooler 'idf' has no token frequencies; train the model with it")
+                raise ModelError("pooling 'idf' needs token frequencies; train the model with it")
             counts = self._frequencies = read_arrays(stored.pooling_folder / "model.safetensors")
             texts, holding = np.float32(1 + int(counts["texts"])), counts["frequencies"]
             self._rarity = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)

@@ -51,7 +51,7 @@ def open_encoder(
         check_choice("--runtime", runtime, RUNTIMES)
     is_flow = (folder / FLOW).is_file()
     if is_flow and runtime not in (None, "torch"):
-        problem = f"{folder} holds a flow, which torch alone computes"
+        problem = f"{folder} contains a flow, which needs torch"
         raise OptionError("--runtime", runtime, problem)
     more = {key: value for key, value in (torch_settings or {}).items() if value is not None}
     if (folder / NAME).is_file() or runtime not in (None, "torch", "numpy"):
@@ -64,12 +64,12 @@ def open_encoder(
         flows = import_extra("contrasent.encoder.flow", "train", f"the flow in {folder}")
         encoder = flows.FlowEncoder.load(folder, **settings, check=check, **more)
     else:
-        purpose = f"computing {folder} by torch"
+        purpose = f"computing {folder} with torch"
         torch_encoder = import_extra("contrasent.encoder.encoder", "train", purpose)
         encoder = torch_encoder.TorchEncoder.load(folder, **settings, check=check, **more)
     if more and encoder.runtime != "torch":
         name, value = next(iter(more.items()))
-        raise OptionError(name, value, f"cannot be set where {encoder.runtime} computes the model")
+        raise OptionError(name, value, f"cannot be set with the runtime {encoder.runtime}")
     return encoder
 
 
@@ -94,7 +94,7 @@ def _open_export(
         if not (place / NAME).is_file():
             to, _, int8 = str(runtime).partition("-")
             how = f"contrasent export {folder} --to {to}{' --int8' if int8 else ''}"
-            raise ModelError(f"{folder}: is not exported to {runtime}; do that with '{how}'")
+            raise ModelError(f"{folder}: is not exported to {runtime}; export it with '{how}'")
         exported = Exported.open(place, model=folder)
     exported.check(pooling=pooling, max_seq_length=max_seq_length)
     return exported

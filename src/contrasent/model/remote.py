@@ -73,9 +73,9 @@ class JsonServer:
                 for part in response.iter_bytes():
                     content += part
                     if len(content) > LARGEST or time.monotonic() > until:
-                        raise TimeoutError(f"no whole answer in {self.timeout:g} s")
+                        raise TimeoutError(f"no complete answer within {self.timeout:g} s")
         except (OSError, httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ServerError(f"{url}: does not answer ({error})") from error
+            raise ServerError(f"{url}: is not responding ({error})") from error
         if not response.is_success:
             words = " ".join(content[:500].decode("utf-8", "replace").split())
             if self._secret:
@@ -104,7 +104,7 @@ class RemoteModel:
         bare, of_address = urldefrag(address)
         parts = urlsplit(bare)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionError(option, bare, "is no http:// or https:// address")
+            raise OptionError(option, bare, "is not an http:// or https:// address")
         self.base = bare.rstrip("/")
         self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
         self._server = JsonServer(self.base)
@@ -116,7 +116,7 @@ class RemoteModel:
             listed = self._listed()
         if not self.name:
             if not listed:
-                raise ModelError(f"{self.base}/models: names no model; write {bare}#MODEL")
+                raise ModelError(f"{self.base}/models: lists no model; write {bare}#MODEL")
             self.name = str(listed[0]["id"])
         about = next((entry for entry in listed if entry["id"] == self.name), {})
         self.identity = str(about.get("identity") or "")
@@ -145,7 +145,7 @@ class RemoteModel:
             blocks.append(self._vectors(answer, len(part)))
         sizes = {block.shape[1] for block in blocks}
         if len(sizes) > 1:
-            raise ModelError(f"{self.base}: gave vectors of different sizes ({sorted(sizes)})")
+            raise ModelError(f"{self.base}: returned vectors of different sizes ({sorted(sizes)})")
         self.dimension = sizes.pop() if sizes else self.dimension
         return np.concatenate(blocks) if blocks else np.empty((0, self.dimension), np.float32)
 

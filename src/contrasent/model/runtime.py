@@ -95,17 +95,17 @@ def read_export(folder: Path) -> Export:
     try:
         data = json.loads(path.read_text("utf-8"))
         if data.pop("format") != FORMAT:
-            raise ModelError(f"{path}: is no export that this program reads ({FORMAT})")
+            raise ModelError(f"{path}: is not an export that this version reads ({FORMAT})")
         data["matryoshka_dims"] = tuple(data.get("matryoshka_dims", ()))
         export = Export(**{**data, "facts": EncoderConfig(**data["facts"])})
     except OSError as error:
         raise ModelError(
-            f"{folder}: holds no exported model; make one with 'contrasent export'"
+            f"{folder}: contains no exported model; create one with 'contrasent export'"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: is damaged ({error}); export the model again") from error
     if export.name not in EXPORTS:
-        raise ModelError(f"{path}: {export.name!r} is no runtime ({', '.join(EXPORTS)})")
+        raise ModelError(f"{path}: {export.name!r} is not a runtime ({', '.join(EXPORTS)})")
     return export
 
 
@@ -145,8 +145,8 @@ class Exported(Encoder):
             and (source_files(model) != export.sources or describe(model).prompts != prompts)
         ):
             raise ModelError(
-                f"{place}: was made from other weights, settings or prompts than {model} has now; "
-                "export the model again (contrasent export ... --overwrite)"
+                f"{place}: does not match the current weights, settings or prompts of {model}; "
+                "export it again (contrasent export ... --overwrite)"
             )
         tokenizer = Tokenizer.load(place, max_seq_length=export.facts.max_seq_length)
         graph = place / GRAPHS[export.engine]
@@ -154,8 +154,8 @@ class Exported(Encoder):
         for name, saved in export.graph.items():
             if digest(place / name) != saved:
                 raise ModelError(
-                    f"{place / name}: is not as it was exported (its sha256 differs); copy it or "
-                    "export the model again"
+                    f"{place / name}: has changed since the export (sha256 differs); copy "
+                    "it or export the model again"
                 )
         return cls(export, tokenizer, graph, prompts)
 
@@ -183,7 +183,7 @@ class Exported(Encoder):
         )
         for option, wanted, had in stated:
             if wanted is not None and wanted != had:
-                problem = f"the export has {had!r} inside; export the model again with it"
+                problem = f"is {had!r} in the export; export the model again to change it"
                 raise OptionError(option, wanted, problem)
 
     def embed(self, tokens: Tokens) -> Vectors:
@@ -246,9 +246,9 @@ def check_target(target: Path, overwrite: bool) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not (target / NAME).is_file():
-        raise OutputError(f"{target}: exists and is no export; choose another folder with -o")
+        raise OutputError(f"{target}: is not an export; choose another folder with -o")
     if not overwrite:
-        raise OutputError(f"{target}: exists; choose another folder with -o, or use --overwrite")
+        raise OutputError(f"{target}: already exists; choose another -o, or add --overwrite")
 
 
 def open_session(engine: str, path: Any, precision: str, *, streams: int) -> Run:

@@ -14,11 +14,11 @@ from contrasent.text.views import Identity, NextSentence
 def check_difference(values: Mapping[str, Any]) -> None:
     """Reject parameters of DiffCSE that do not belong together."""
     if not values["difference_weight"] and not values["contrast_weight"]:
-        raise OptionError("difference_weight", 0, "and contrast_weight 0 leave nothing to learn")
+        raise OptionError("difference_weight", 0, "and contrast_weight 0 leave nothing to train")
     if not values["difference_weight"]:
         return
     if values["task"] != "detection" and values["edits"] != "replace":
-        raise OptionError("edits", values["edits"], "belongs to task 'detection' alone")
+        raise OptionError("edits", values["edits"], "needs task 'detection'")
     if needs_generator(values) and not values["generator"]:
         check_masked_model("generator", None, None)
 

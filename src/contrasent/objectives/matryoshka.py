@@ -57,7 +57,7 @@ class Matryoshka(engine.ContrastObjective):
         super().__init__(encoder, projector=projector, **given)
         dims = sizes({"dimensions": dimensions, "projector": projector})
         if dims[0] >= encoder.dimension:
-            problem = f"must be less than the encoder's {encoder.dimension}"
+            problem = f"must be less than {encoder.dimension}, the encoder's dimension"
             raise OptionError("dimensions", dimensions, problem)
         encoder.matryoshka_dims = (encoder.dimension, *dims)
         self.refine(dimensions=dims)

@@ -18,7 +18,7 @@ def check_templates(values: Mapping[str, Any]) -> None:
     for option in ("template", "positive_template"):
         text = values[option]
         if text.count(SLOT) != 1 or text.count(MASK) != 1 or text.index(MASK) < text.index(SLOT):
-            raise OptionError(option, text, f"must hold {SLOT} once and, after it, {MASK} once")
+            raise OptionError(option, text, f"must contain {SLOT} once, followed by {MASK} once")
 
 
 class PromptBERT(engine.Objective):

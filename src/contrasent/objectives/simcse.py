@@ -13,7 +13,7 @@ def check_fixed_masks(values: Mapping[str, Any]) -> None:
     for option, plain in (("view", "dropout"), ("encoders", 1)):
         if values["masks"] == "fixed" and values[option] != plain:
             raise OptionError(
-                "masks", "fixed", f"both views are then one vector; {option} must be {plain!r}"
+                "masks", "fixed", f"makes both views identical; set {option} to {plain!r}"
             )
 
 

@@ -19,7 +19,7 @@ def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:
         view = {"view": name, "percent": 100 * ratio}
     for option, edits in {"copy_draw": ("replace",), "copy_filler": ("replace", "insert")}.items():
         if values[option] is not None and edit not in edits:
-            problem = f"belongs to copy_edit {' and '.join(edits)}, not to {edit}"
+            problem = f"needs copy_edit {' or '.join(edits)}, not {edit}"
             raise OptionError(option, values[option], problem)
     if edit != "delete" and not values["copy_filler"]:
         check_masked_model("copy_filler", None, None)

@@ -126,8 +126,8 @@ MOST_DECIMALS = 4  # as documents print; smaller values, such as learning rates,
 MOST_ROWS = 5  # rows named if one reason holds for several
 
 LAB_NOTE = (
-    "Scale lab: a smaller encoder and fewer steps. Only directions and orders of rows count, "
-    "values are not comparable with the document's."
+    "Scale lab: a smaller encoder and fewer steps. Only directions and the order of "
+    "rows count; values are not comparable with the paper's."
 )
 # Texts of a cell, and their headers.
 COLUMNS = {
@@ -289,7 +289,7 @@ def markdown(book: Book) -> str:
         papers.setdefault(item["paper"], []).extend(_words(item))
     every = [word for words in papers.values() for word in words]
     heads = [word for word in WORDS if word in every]
-    parts = [f"# {len(book['items'])} tables and figures made again\n"]
+    parts = [f"# {len(book['items'])} tables and figures reproduced\n"]
     if _is_lab(book):
         parts.append(f"{LAB_NOTE}\n")
     if heads:

@@ -61,7 +61,7 @@ class NamedCorpus(Strict):
         """The rows of its file, those with a sentence of a test set included."""
         path = self.path(folder)
         if not self.form:
-            raise DataError(f"{path}: its form is not known here")
+            raise DataError(f"{path}: unknown format")
         return list(READERS[self.form](path, self))
 
     def kept(self, rows: list[Texts], folder: Path | None) -> list[Texts]:
@@ -119,7 +119,7 @@ def _documents(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     """Sentences in order; the first line of each document is listed in a .docs.tsv.gz."""
     listed = _beginnings(path)
     if not listed.is_file():
-        raise DataError(f"{listed}: missing; it says where the documents of {path.name} begin")
+        raise DataError(f"{listed}: missing; it lists where the documents of {path.name} begin")
     starts = {int(row.split("\t")[0]) for i, row in enumerate(_lines(listed)) if i}
     for number, line in enumerate(_lines(path), start=1):
         if number in starts:
@@ -242,8 +242,8 @@ def build(
     dropped = len(every) * (1 + corpus.itself) - len(kept)
     if corpus.unseen:
         log.warning(
-            f"{corpus.name}: {dropped:,} of {len(every):,} rows hold a sentence of a test set of "
-            "STS or SICK and are left out"
+            f"{corpus.name}: {dropped:,} of {len(every):,} rows removed: they contain a test "
+            "sentence of STS or SICK"
         )
     if documents:
         parts = groupby(kept, key=bool)
@@ -260,7 +260,7 @@ def build(
         )
         text = "".join(f"{line}\n" for line in told)
     if count < 2:
-        raise DataError(f"{source}: {count} usable rows; is it the right file?")
+        raise DataError(f"{source}: {count} usable rows; check that this is the right file")
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Named by its content: a run can be resumed if its source was merely copied again.
     target = home / f"{stem}-{digest[:12]}{'.txt' if width == 1 else '.jsonl'}"

@@ -108,7 +108,7 @@ def development(record: Json) -> Report:
     history = [[int(step), float(score)] for step, score in record["history"]]
     trained = [point for point in history if point[0]]  # the papers choose among trained steps
     if not trained:
-        raise DataError('the run was evaluated at no step; set select = "stsb"')
+        raise DataError('the run was never evaluated; set select = "stsb"')
     named, count = ("STSB", "dev", "spearman", ""), len(trained)
     points = [(step, Row(*named, score, count)) for step, score in trained]
     return Report(_best_and_last(points), {"curves": {"STSB": history}})
@@ -125,7 +125,7 @@ def _best_and_last(points: Sequence[tuple[float, Row]]) -> tuple[Row, Row, Row]:
 def terms(record: Json) -> Report:
     """The terms of the loss in the second half of a run, and each as a multiple of the contrast."""
     if not record.get("terms"):
-        raise DataError("the run was stored before the terms of its loss were kept; run it again")
+        raise DataError("the stored run lacks the terms of its loss; run it again")
     known, steps = record["terms"], int(record["steps"])
     rows = [Row(name, "", "loss", "", value, steps) for name, value in known.items()]
     rows += [

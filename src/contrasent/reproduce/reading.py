@@ -36,9 +36,7 @@ class Scale(tables.Changes):
         # A setting of an item or row still has precedence.
         known, foreign = run_settings.choose(given, ANY, option="--set")
         for name in foreign:
-            raise OptionError(
-                "--set", name, "belongs to an objective; the rows say what theirs are"
-            )
+            raise OptionError("--set", name, "belongs to an objective; set it in the rows")
         whole = {**self.set, **known}
         run_settings.Settings(**run_settings.choose(whole, ANY)[0])
         update: dict[str, Any] = {"set": whole, "changed": known}
@@ -129,7 +127,7 @@ class ItemFolder:
         data = tables.read_toml(path)
         for name in data:
             if name not in tables.SCALES:
-                raise InputError(path, f"no such scale {name!r}{suggestion(name, tables.SCALES)}")
+                raise InputError(path, f"unknown scale {name!r}{suggestion(name, tables.SCALES)}")
         with tables.reading(path):
             return {
                 name: tables.decode(Scale, {"name": name, **data.get(name, {})}, name)
@@ -161,7 +159,7 @@ class ItemFolder:
             some = [n for n in files if name in ("all", n, n.split(":")[0])]
             if not some:
                 near = suggestion(name, [*files, *self.papers, "all"]).split(" (one of")[0]
-                raise OptionError("ITEM", name, f"no such table or figure{near} (--list shows all)")
+                raise OptionError("ITEM", name, f"unknown table or figure{near} (--list shows all)")
             wanted.update(some)
         return [self.read(files[name]) for name in files if name in wanted]
 
@@ -339,7 +337,7 @@ def _claim(
         _check(f"{where}.{key}", names, *filter(None, some))
     for other in claim.column if relation not in ("", tables.BETTER) else ():
         if claim.margin is None and columns[other].margin is None:
-            problem = f"{relation} needs a margin: none is known of the column {other!r}"
+            problem = f"{relation} needs a margin, and column {other!r} has none"
             raise tables.Problem(f"{where}: {problem} (margin = ..., of the claim or the column)")
     return claim.model_copy(update={"than": than})
 
@@ -348,7 +346,7 @@ def _check_item(item: tables.Item) -> None:
     """What rows and figures say of others."""
     names = [row.name for row in item.rows]
     if not names:
-        raise tables.Problem("there are no [[rows]]")
+        raise tables.Problem("[[rows]] are missing")
     if item.figure == "sweep" and not item.sweep:
         raise tables.Problem('figure: needs sweep = "SETTING", the axis of the figure')
     _check("reference", names, *filter(None, [item.reference]))
@@ -362,12 +360,12 @@ def _check_item(item: tables.Item) -> None:
         _check(f"{where}.front", names, *row.front)
         for name in row.expected if row.kind in ("train", "encoder") else ():
             if not item.columns[name].evaluation:
-                problem = f"column {name!r} names no evaluation; only quotations have values"
+                problem = f"column {name!r} has no evaluation; only quotations have values"
                 raise tables.Problem(f"{where}.expected: {problem}")
         target = row.postprocess is not None and row.postprocess.corpus == tables.TARGET
         for scale in tables.SCALES if target else ():
             for name in evaluations_of(item, row, scale):
                 if (kind := item.evaluations[name].kind) != "sts":
                     problem = f"a fit to {tables.TARGET!r} belongs to STS sets; {name!r} measures"
-                    why = "(evaluations = [...] says what is measured)"
+                    why = "(evaluations = [...] sets what is measured)"
                     raise tables.Problem(f"{where}: {problem} {kind} {why}")

@@ -177,7 +177,7 @@ class ItemResults:
                 if reason := record.get("failed") or self.store.skipped(key):
                     yield reason
                 else:
-                    left[name] = f"{len(missing)} of {len(about['units'])} seeds are still to run"
+                    left[name] = f"{len(missing)} of {len(about['units'])} seeds are missing"
         alike = len(left) == len(planned["measured"]) and len(set(left.values())) == 1
         if alike:
             yield from set(left.values())
@@ -190,7 +190,7 @@ class ItemResults:
             there = self.reports.get((row.name, column.evaluation))
             if there and row.name not in self.scores.get(column.name, {}):
                 wanted = ", ".join(f"{k} {v}" for k, v in column.select.items())
-                yield f"{column.evaluation}: what was measured has no {wanted}"
+                yield f"{column.evaluation}: the results have no {wanted}"
         here = evaluations_of(self.item, row, self.scale)
         for scale in SCALES:
             names = evaluations_of(self.item, row, scale)
@@ -205,7 +205,7 @@ class ItemResults:
             and then != recipe_digest(self.item, row, self.scale)
         ]
         if changed:
-            yield f"{'; '.join(changed)}: run with another recipe than the item has now"
+            yield f"{'; '.join(changed)}: run with a different recipe than the item's current one"
 
     def _forms(self, column: TableColumn) -> dict[str, str]:
         """The number formats of a column."""
@@ -272,7 +272,7 @@ def add_row(made: console.Book, items: Sequence[Item], path: Path) -> None:
     if not fitting:
         known = (" ".join(_wanted(i, c).values()) for i in items for c in i.columns.values())
         names = ", ".join(filter(None, dict.fromkeys(known)))
-        raise InputError(path, f"has no score of a column of these tables: {names}")
+        raise InputError(path, f"has no score for a column of these tables: {names}")
 
 
 def _scores_in(path: Path) -> dict[str, Report | dict[str, float]]:
@@ -284,7 +284,7 @@ def _scores_in(path: Path) -> dict[str, Report | dict[str, float]]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, f"cannot be read ({error})") from error
     if [cell.strip() for cell in head] != ["task", "value"]:
-        problem = "is neither .json of evaluate --json-file nor a table with the header task,value"
+        problem = "is neither from evaluate --json-file nor a table with the header task,value"
         raise InputError(path, problem, line=1)
     values: dict[str, float] = {}
     for line, row in enumerate(rows, 2):
@@ -294,7 +294,7 @@ def _scores_in(path: Path) -> dict[str, Report | dict[str, float]]:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or task in values:
-            problem = "is there twice" if task in values else f"has no number but {text!r}"
+            problem = "appears twice" if task in values else f"is not a number: {text!r}"
             raise InputError(path, f"{task!r} {problem}", line=line)
         values[task] = value
     return {"": values}

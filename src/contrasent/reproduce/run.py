@@ -165,10 +165,9 @@ def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
         raise KeyboardInterrupt
     failed = [worker.exitcode for worker in started if worker.exitcode not in (0, 130)]
     if failed and queue.left(jobs):
-        memory = ", by fewer --jobs if memory was short" if failed[0] == -signal.SIGKILL else ""
+        memory = ", with fewer --jobs if memory ran out" if failed[0] == -signal.SIGKILL else ""
         raise UserError(
-            f"a process ended with exit code {failed[0]} before all jobs were done; the same "
-            f"command goes on{memory}"
+            f"a process ended with exit code {failed[0]}; the same command continues{memory}"
         )
 
 

@@ -31,10 +31,9 @@ OPEN, INERT, CHOSEN, ABSENT = "cannot tell", "inert", "chosen", "not run"
 WORDS = (AGREES, DIFFERS, EQUIVALENT, OPEN, INERT, CHOSEN, ABSENT)
 INERT_SHARE = 0.01  # of the encoder's gradient: a term below it in all rows shows nothing
 RULE = (
-    "The statements of a table are decided together by Holm's method, and so are its values: the "
-    "chance that any difference that is found is wrong is at most 5 %, however many there are, and "
-    "so is that of any equivalence. p is adjusted for that; the 95 % intervals, and the words on "
-    "the parts of a statement, are each by itself."
+    "The statements of a table are decided together by Holm's method, and so are its values. The "
+    "chance of any false difference is at most 5 %, and so is that of any false equivalence. p is "
+    "adjusted for this; the 95 % intervals and the verdicts on parts of a statement are not."
 )
 VALUE = "value"  # a comparison with a published value; other kinds are `tables.RELATIONS`
 RELATION_TEXTS = {

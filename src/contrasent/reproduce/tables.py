@@ -33,8 +33,8 @@ ScaleName = Literal["lab", "paper"]
 SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
 COSTS: dict[Cost, str] = {
     "none": "nothing is computed",
-    "light": "encoders are measured, nothing is trained",
-    "medium": "up to a dozen training runs a seed",
+    "light": "encoders are evaluated, nothing is trained",
+    "medium": "up to a dozen training runs per seed",
     "heavy": "more training runs, or longer ones",
 }
 BASE = "@base"  # stands for the encoder that a scale begins from
@@ -74,7 +74,7 @@ class Strict(BaseModel):
     def _known(cls, data: Any) -> Any:
         for key in data if isinstance(data, dict) else ():
             if key not in cls.model_fields:
-                problem = f"no such key {key!r}{suggestion(key, cls.model_fields)}"
+                problem = f"unknown key {key!r}{suggestion(key, cls.model_fields)}"
                 raise PydanticCustomError("unknown", "{problem}", {"problem": problem})
         return data
 
@@ -229,10 +229,10 @@ class Row(Changes):
     def _one_kind(self) -> "Row":
         said = (self.objective, self.encoder, self.tuned, self.front, self.quote or self.facts)
         if not self.blocked and sum(map(bool, said)) != 1:
-            problem = "a row has an objective (it is trained), an encoder (it is measured), "
-            raise ValueError(problem + "tuned, front, quote = true, blocked, or facts; exactly one")
+            problem = "a row needs exactly one of: an objective (trained), an encoder (evaluated), "
+            raise ValueError(problem + "tuned, front, quote = true, blocked or facts")
         if self.kind == "train" and not self.corpus:
-            raise ValueError("corpus is missing: what is trained on?")
+            raise ValueError("corpus is missing: set what to train on")
         return self
 
     @property

@@ -46,7 +46,7 @@ class BinaryCodes:
         with wrap_os_errors(path):
             there = path.is_file() and path.stat().st_size == size
         if not there:
-            raise damaged(folder, f"{path.name} is missing or of another size")
+            raise damaged(folder, f"{path.name} is missing or has the wrong size")
         columns = mapped_array(path, "<u8", shape, private=private)
         if (whole or size <= VERIFIED) and zlib.crc32(columns.data) != facts.codes["sum"]:
             raise damaged(folder, path.name)

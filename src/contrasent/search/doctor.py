@@ -33,7 +33,7 @@ def examine(folder: Path) -> list[Finding]:
     if bad:
         named = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
         findings.append(Finding("rows", False, f"{len(bad):,} are damaged: {named}"))
-    left = f"{total - len(bad):,} of {total:,} rows are whole"
+    left = f"{total - len(bad):,} of {total:,} rows are intact"
     return [*findings, Finding("content", not findings, left)]
 
 
@@ -75,7 +75,7 @@ def _deleted(store: Store) -> Iterator[str]:
     rows, dead = store.facts.rows, int((~store.alive).sum())
     ((count, first, last),) = store.query("SELECT count(*), min(row), max(row) FROM rows")
     if count != rows - dead or (count and not 0 <= first <= last < rows):
-        yield f"{count:,} rows are kept and {dead:,} deleted of {rows:,}"
+        yield f"{count:,} rows remain and {dead:,} are deleted, of {rows:,}"
 
 
 def _vectors(store: Store) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _vectors(store: Store) -> Iterator[str]:
     if len(store.vectors) < store.encoded:
         yield f"{name} is missing or too short"
         return
-    yield from (f"{name}, somewhere in the rows from {n:,} on" for n in store.damaged_blocks())
+    yield from (f"{name}, in the rows from {n:,}" for n in store.damaged_blocks())
 
 
 def _words(store: Store) -> Iterator[str]:
@@ -91,24 +91,24 @@ def _words(store: Store) -> Iterator[str]:
     lengths, end = store.lengths(), 0
     for first, count in store.query("SELECT first, count FROM blocks ORDER BY first"):
         if first != end:
-            yield f"rows from {end:,} on have none"
+            yield f"missing from row {end:,} on"
         end = first + count
     if end != store.facts.rows or len(lengths) != end:
-        yield f"those of {end:,} rows are known, of {store.facts.rows:,}"
+        yield f"{end:,} of {store.facts.rows:,} rows"
         return
     counted, most = np.zeros(end, dtype=np.float32), np.iinfo(np.uint16).max
     last: tuple[Any, ...] = ()
     for stored in store.connection.execute("SELECT * FROM postings"):
         rows, often = store.read_posting(*stored)
         if stored[:2] <= last:
-            yield f"those of row {stored[0]:,} on are not in order"
+            yield f"out of order from row {stored[0]:,} on"
             return
         last = stored[:2]
         if stored[1] == in_name(stored[1][1:]):
             continue
         counted[rows] += np.where(often == most, np.nan, often)  # NaN: there were more
     for row in np.flatnonzero((counted != lengths) & ~np.isnan(counted))[:1]:
-        yield f"some of row {row:,} are missing"
+        yield f"incomplete in row {row:,}"
 
 
 def _codes(store: Store) -> None:
@@ -121,7 +121,7 @@ _CHECKS: dict[str, Callable[[Store], object]] = {
     "database": _database,
     "deleted rows": _deleted,
     "vectors": _vectors,
-    "words": _words,
+    "BM25 terms": _words,
     "documents": Store.files,
     "codes": _codes,
     "learned": Store.stored_learned,

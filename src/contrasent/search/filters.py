@@ -73,7 +73,7 @@ def check_where(where: Where) -> Where:
     try:
         canonical(where).encode()
     except UnicodeEncodeError as error:
-        problem = "holds a lone surrogate, which is not a character"
+        problem = "contains a lone surrogate, which is not a character"
         raise OptionError("where", where, problem) from error
     return where
 
@@ -93,7 +93,9 @@ def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
         elif key.startswith("$"):
             raise OptionError("where", key, "is not a field", choices=_JOINS)
         elif '"' in key or any(ord(letter) < 32 for letter in key):
-            raise OptionError("where", key, "a field's name holds no quotes or control characters")
+            raise OptionError(
+                "where", key, "field names cannot contain quotes or control characters"
+            )
         elif len(key) > LETTERS or key.count(".") >= PARTS:
             problem = f"a field has at most {LETTERS:,} characters, and {PARTS} names between dots"
             raise OptionError("where", key, problem)
@@ -120,7 +122,7 @@ def check_fields(where: Where, has: Callable[[Where], bool], some: Iterable[Any]
     for field in sorted(fields) if len(fields) <= CHECKED else ():
         if not has({field: {"$exists": True}}):
             known = sorted({name for facts in some for name in _names(facts)})
-            raise OptionError("where", field, "is a field that no row has", choices=known)
+            raise OptionError("where", field, "is not a field of any row", choices=known)
 
 
 def _names(facts: Any, above: str = "") -> Iterator[str]:
@@ -320,9 +322,9 @@ def _milvus_test(field: str, op: str, want: Any) -> str:
 
 def _quoted(value: Any) -> str:
     if not isinstance(value, str | int | float | bool):
-        raise OptionError("where", value, "Milvus compares with texts, numbers and truth only")
+        raise OptionError("where", value, "Milvus compares only texts, numbers and booleans")
     if isinstance(value, str) and any(ord(letter) < 32 for letter in value):
-        raise OptionError("where", value, "holds a control character")
+        raise OptionError("where", value, "contains a control character")
     return json.dumps(value, ensure_ascii=False)
 
 

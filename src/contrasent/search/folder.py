@@ -88,11 +88,9 @@ def not_an_index(folder: Path) -> str:
     if not folder.exists():
         return "no such folder; 'contrasent index SOURCE -o INDEX' makes an index"
     if (folder / DATABASE).is_file():
-        return "is an index whose making was cut short; build it again with 'contrasent index'"
+        return "is an unfinished index; rebuild it with 'contrasent index'"
     if (folder / "index.json").is_file():
-        return (
-            "is an index of an earlier format; remove it and build it again with 'contrasent index'"
-        )
+        return "has an older index format; remove it and rebuild it with 'contrasent index'"
     return "is not an index (no index.db in it); 'contrasent index SOURCE -o INDEX' makes one"
 
 
@@ -143,7 +141,7 @@ def damaged(folder: Path | None, what: object) -> InputError:
 
 def advice(folder: Path | None) -> str:
     """The end of the message about a damaged index."""
-    return f"; 'contrasent doctor {folder}' says what is left" if folder is not None else ""
+    return f"; 'contrasent doctor {folder}' shows what is left" if folder is not None else ""
 
 
 def database_sum(connection: sqlite3.Connection) -> list[int]:
@@ -238,18 +236,18 @@ def check_target(target: Path, overwrite: bool) -> None:
     if overwrite and in_milvus(target):
         raise OutputError(
             f"{target}: is an index in Milvus, which --overwrite does not replace; drop its "
-            "collection and remove the folder, or choose another target"
+            "collection and folder, or choose another target"
         )
     empty = not target.exists() or (target.is_dir() and not any(target.iterdir()))
     if not empty and not overwrite:
-        raise OutputError(f"{target}: exists; choose another target or use --overwrite")
+        raise OutputError(f"{target}: already exists; choose another target or add --overwrite")
     if not empty and not _has_table(target, "name = 'facts'"):
-        problem = "exists and is not an index of this format; choose another target"
+        problem = "already exists and is not an index of this format; choose another target"
         raise OutputError(f"{target}: {problem}")
     for path in target.iterdir() if target.exists() else ():
         if not any(fnmatchcase(path.name, pattern) for pattern in OWN + OF_SYSTEM):
             problem = (
-                "is not a file of an index, and --overwrite would remove it; move it elsewhere"
+                "is not part of the index and would be deleted by --overwrite; move it elsewhere"
             )
             raise OutputError(f"{path}: {problem}")
     check_writable(target.parent)
@@ -260,13 +258,13 @@ def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
     if ids is None:
         return [str(first + row) for row in range(count)]
     if len(ids) != count:
-        raise OptionError("ids", len(ids), f"is not one id for each of {count} texts")
+        raise OptionError("ids", len(ids), f"must give one id for each of {count} texts")
     seen: set[str] = set()
     for row, name in enumerate(ids):
         if not isinstance(name, str):
             raise OptionError("ids", name, "is not a string")
         if name in seen:
-            raise OptionError("ids", name, f"is there twice, the second time for text {row}")
+            raise OptionError("ids", name, f"is repeated, for text {row}")
         seen.add(name)
     return list(ids)
 
@@ -278,13 +276,15 @@ def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: s
         raise ModelError(f"vectors must be numbers of shape ({count}, d), not {array.shape}")
     if dimension is not None and array.shape[1] != dimension:
         raise ModelError(
-            f"vectors have {array.shape[1]} dimensions and the index has {dimension}: "
-            "they come from different models"
+            f"vectors have {array.shape[1]} dimensions, the index has {dimension}: the models "
+            "differ"
         )
     array = array.astype(np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if len(bad):
-        raise ModelError(f"{len(bad)} of {count} vectors hold NaN or infinity, first row {bad[0]}")
+        raise ModelError(
+            f"{len(bad)} of {count} vectors contain NaN or infinity, first in row {bad[0]}"
+        )
     return normalize(array) if metric == "cosine" else array
 
 

@@ -123,7 +123,7 @@ class BaseIndex(ABC):
         if self._encode is None:
             opener = type(self).model_opener
             if opener is None:
-                raise UserError("searching by text needs encode=; or give vectors as queries")
+                raise UserError("searching by text needs encode=; or pass vectors as queries")
             self._encode = opener(self)
         return self._encode
 
@@ -399,7 +399,7 @@ class BaseIndex(ABC):
         if math.isnan(threshold):
             raise OptionError("threshold", threshold, "is not a number")
         if self.calibration and (not 0 <= threshold <= 100 or 0 < threshold < 1):
-            problem = "is compared with the confidence of hits: from 1 to 100 percent"
+            problem = "must be a confidence from 1 to 100 percent"
             raise OptionError("threshold", threshold, problem)
 
     def _hits(self, found: RankedRows, k: int, threshold: float | None) -> list[Hit]:
@@ -482,7 +482,7 @@ class Index(BaseIndex):
         with Writer(None, new=facts) as writer:
             writer.set(ranker=ranker or Ranker())
             if not writer.add(texts, encode, ids=ids, metadata=metadata):
-                raise UserError("there are no texts to index")
+                raise UserError("no texts to index")
         return cls.of(writer, encode)
 
     @classmethod
@@ -805,7 +805,9 @@ class Index(BaseIndex):
 def _check_pairs(queries: Sequence[str], vectors: Vectors) -> None:
     """Reject vectors that are not one for each query."""
     if len(vectors) != len(queries):
-        raise OptionError("vectors", len(vectors), f"is not one for each of {len(queries)} queries")
+        raise OptionError(
+            "vectors", len(vectors), f"must be one for each of {len(queries)} queries"
+        )
 
 
 def check_k(k: int) -> None:

@@ -141,11 +141,11 @@ def read_learned(run: Query) -> Learned | None:
 def write_learned(run: Query, learned: Learned, dimension: int, metric: str) -> None:
     """Replace what a database keeps, in its transaction."""
     if learned.arrays and metric != "cosine":
-        raise OptionError("metric", metric, "learns nothing; build the index with cosine")
+        raise OptionError("metric", metric, "cannot be trained; build the index with cosine")
     stored: list[tuple[str, str, bytes]] = []
     for name, array in learned.arrays.items():
         if name in ("matrix", "taught") and array.shape[1:] != (dimension,):
-            raise OptionError("learned", name, f"has not {dimension} dimensions")
+            raise OptionError("learned", name, f"does not have {dimension} dimensions")
         data = np.ascontiguousarray(array, _TYPES[name]).tobytes()
         stored.append((name, json.dumps(array.shape), data))
     if learned.taught is not None:

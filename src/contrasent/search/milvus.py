@@ -56,11 +56,13 @@ class MilvusIndex(BaseIndex):
         """Connect to the collection that a folder names."""
         facts = _read(Path(folder))
         if not facts.generation:
-            raise InputError(str(folder), "was not loaded whole; the same command resumes it")
+            raise InputError(str(folder), "was not loaded completely; the same command resumes it")
         opened = cls(Path(folder), facts)
         stated = opened._call("describe_collection").get("description", "")
         if stated and stated != facts.identity:  # a local file keeps no description
-            raise InputError(opened.uri, f"{facts.settings['collection']!r} is of another index")
+            raise InputError(
+                opened.uri, f"{facts.settings['collection']!r} belongs to another index"
+            )
         opened._call("load_collection")
         return opened
 
@@ -98,9 +100,9 @@ class MilvusIndex(BaseIndex):
                 texts, names, extra = ([column[n] for n in new] for column in (texts, names, extra))
                 index._put(NewRows(texts, encode if array is None else array[new], names, extra))
         if index is None:
-            raise UserError("there are no texts to index")
+            raise UserError("no texts to index")
         if len(index) != done:
-            problem = f"holds {len(index):,} of {done:,} rows: ids are there twice, or rows changed"
+            problem = f"holds {len(index):,} of {done:,} rows: ids are repeated or rows changed"
             raise InputError(index.uri, problem)
         index.facts = replace(index.facts, generation=1)
         write_json(place / MILVUS, asdict(index.facts))
@@ -113,9 +115,9 @@ class MilvusIndex(BaseIndex):
             before = _read(self.folder)
             self.facts = replace(self.facts, identity=before.identity)
             if self.facts != before:
-                raise OutputError(f"{self.folder}: was begun with other settings; give those")
+                raise OutputError(f"{self.folder}: was started with other settings; use those")
         elif there:
-            raise InputError(self.uri, "has a collection of that name already; name another")
+            raise InputError(self.uri, "already has a collection of that name; choose another")
         if there:
             self._call("load_collection")
             return
@@ -190,7 +192,7 @@ class MilvusIndex(BaseIndex):
     ) -> list[RankedRows]:
         """As ``Index.find``, by ids instead of numbers; equal scores in the order of ids."""
         if k > MOST or all_rows:
-            raise OptionError("k", k, f"Milvus gives at most {MOST:,} rows, approximately")
+            raise OptionError("k", k, f"Milvus returns at most {MOST:,} rows, approximately")
         queries = zip(texts, vectors, strict=True)
         return [self._find(text, vector, k, ranker, allowed or "") for text, vector in queries]
 
@@ -307,7 +309,7 @@ def _read(folder: Path) -> Facts:
         data = json.loads((folder / MILVUS).read_text("utf-8"))
         types = [[type(value) for value in some.values()] for some in (data, asdict(Facts()))]
         if types[0] != types[1] or not {"uri", "collection"} <= {*data["settings"]}:
-            raise TypeError("no description of an index")
+            raise TypeError("not the description of an index")
         return Facts(**data)
     except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(folder / MILVUS, f"is missing or damaged ({error})") from error

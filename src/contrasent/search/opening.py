@@ -114,7 +114,7 @@ class KeptVectors:
                 self._database.execute(line)
         except sqlite3.DatabaseError as error:
             self._database.close()
-            problem = "another process is making it; try again when that has ended"
+            problem = "another process is building it; try again later"
             if "locked" not in str(error):
                 problem = f"{path} is damaged; remove it"
             raise OutputError(f"{self.index}: {problem}") from error
@@ -207,7 +207,7 @@ def create(
                 if source is not None or vectors is not None:
                     memo.advance(len(texts))
             if not len(writer.store):
-                raise UserError("there are no texts to index")
+                raise UserError("no texts to index")
             writer.set(next_id=len(writer.store))
             writer.put_files(dict(documents or {}))
         (temporary / LOCK).unlink(missing_ok=True)

@@ -184,7 +184,7 @@ class Ranker:
         if not 0.0 <= self.bm25_weight <= 1.0:
             raise OptionError("--bm25-weight", self.bm25_weight, "must be from 0 to 1")
         if not (0.0 <= self.map_share <= 1.0 and self.smoothing >= 0.0 and self.taught >= 0.0):
-            raise OptionError("ranker", self, "has a share or weight out of range")
+            raise OptionError("ranker", self, "has a value out of range")
 
     @property
     def uses_bm25(self) -> bool:
@@ -258,8 +258,8 @@ class Ranker:
         known = {field.name for field in fields(cls)}
         if not set(data) <= known:
             raise DataError(
-                f"the index is searched by {sorted(set(data) - known)}, which this version does "
-                "not know; install a newer one or build the index again"
+                f"the index is searched by {sorted(set(data) - known)}, unknown to this version; "
+                "install a newer one or rebuild the index"
             )
         try:
             return cls(**data)

@@ -82,7 +82,7 @@ class Records:
             if table.first is not None
         ]
         if not self.tables:
-            raise InputError(source, "holds no text")
+            raise InputError(source, "contains no text")
 
     @property
     def roles(self) -> list[str]:
@@ -167,12 +167,12 @@ class EncodedRecords:
                 raise InputError(file.shown, f"has no column {VECTOR!r}, but {', '.join(names)}")
             for option, name in [("--column", text), ("--id", identity), *chosen]:
                 if name not in (None, *names):
-                    problem = f"no such column in {file.shown}"
+                    problem = f"unknown column of {file.shown}"
                     raise OptionError(option, name, problem, choices=names)
             models.add(_model_of(schema.metadata or {}))
         if len(models) > 1:
             listed = " and ".join(sorted(map(repr, models)))
-            raise InputError(source, f"holds vectors of several models, {listed}")
+            raise InputError(source, f"contains vectors of several models, {listed}")
         names = [*dict.fromkeys(chain(*held))]
         self.model = models.pop()  # its identity; None where the files name none
         self.text = text or (TEXT if TEXT in names else None)
@@ -186,14 +186,15 @@ class EncodedRecords:
         for file, has in zip(self.files, held, strict=True):
             if lacking := [name for name in self._read if name not in has]:
                 problem = f"has no column {lacking[0]!r}, which other files of {source} have"
-                raise InputError(file.shown, f"{problem}; index them apart, or add it")
+                raise InputError(file.shown, f"{problem}; index them separately, or add it")
 
     def check(self, identity: str, model: str) -> None:
         """Reject vectors of another model."""
         if self.model not in (None, identity):
             raise ModelError(
                 f"{self.source} holds vectors of model {self.model!r} and {model} is {identity!r}: "
-                "their vectors cannot be compared; use the first, or encode the texts again"
+                "vectors of different models cannot be compared; use the first, or encode the "
+                "texts again"
                 f"{see('another-model')}"
             )
 
@@ -241,10 +242,10 @@ def _vectors(part: Any, where: str) -> Vectors:
     kind = column.type
     lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)
     if not lists or not (pa.types.is_floating(kind.value_type) or kind.value_type == pa.int8()):
-        raise InputError(where, f"column {VECTOR!r} holds {kind}, no lists of float or int8")
+        raise InputError(where, f"column {VECTOR!r} contains {kind}, not lists of float or int8")
     flat = column.flatten().to_numpy(zero_copy_only=False)
     if column.null_count or len(pc.unique(pc.list_value_length(column))) > 1:
-        raise InputError(where, "a row has no vector, or one of another length")
+        raise InputError(where, "a row has no vector, or one of the wrong length")
     vectors: Vectors = flat.reshape(len(part), -1).astype(np.float32)
     if kind.value_type == pa.int8() and SCALE in part.schema.names:
         vectors *= part[SCALE].to_numpy().astype(np.float32)[:, None]

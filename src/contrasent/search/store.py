@@ -116,8 +116,8 @@ def check_model(facts: Facts, folder: Path | None, model: str, option: str = "mo
     if FORMER.get(model, model) != facts.model:
         where = folder if folder is not None else "the index"
         raise ModelError(
-            f"{where} holds vectors of model {facts.model!r} and {option} is {model!r}: their "
-            "vectors cannot be compared; use the first, or build the index again"
+            f"{where} holds vectors of model {facts.model!r} and {option} is {model!r}: "
+            "vectors of different models cannot be compared; use the first, or rebuild the index"
             f"{see('another-model')}"
         )
 
@@ -135,7 +135,9 @@ def check_rows(facts: Facts, folder: Path | None, rows: NewRows) -> Vectors:
     texts, vectors, metadata = rows.texts, rows.vectors, rows.metadata
     check_model(facts, folder, facts.model if rows.model is None else rows.model)
     if metadata is not None and len(metadata) != len(texts):
-        raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
+        raise OptionError(
+            "metadata", len(metadata), f"must have one value for each of {len(texts)} texts"
+        )
     vectors = for_task(vectors, "document")(texts) if callable(vectors) else vectors
     return check_vectors(vectors, len(texts), facts.dimension or None, facts.metric)
 
@@ -159,7 +161,7 @@ class _Comparison:
         """Raise the error of a filter whose value a row's cannot be compared with."""
         if self.unlike is not None:
             (have, want), self.unlike = self.unlike, None
-            problem = f"a row has {have!r} there, and one of both is no number or date; "
+            problem = f"a row has {have!r} there, which is not comparable; "
             raise OptionError("where", want, f"{problem}correct the row, or use = or ~")
 
 
@@ -210,7 +212,7 @@ class Store:
                 if file_number(place) == number:
                     return store
                 store.close()
-                problem = damaged(place, "it was replaced while it was read")
+                problem = damaged(place, "it was replaced during reading")
         if isinstance(problem, FileNotFoundError):
             raise damaged(place, f"{Path(problem.filename).name} is missing") from None
         raise problem
@@ -279,7 +281,7 @@ class Store:
         try:
             return Facts(**data)
         except TypeError as error:
-            problem = f"is of another version ({error}); build it again"
+            problem = f"has a different version ({error}); rebuild it"
             raise InputError(str(self.folder), problem) from error
 
     def map_vectors(self, verify: bool) -> None:
@@ -314,7 +316,7 @@ class Store:
         assert self.folder is not None
         stated, facts = self.stated, self.facts
         if stated.get("identity") == facts.identity and stated["generation"] > facts.generation:
-            raise damaged(self.folder, f"its last change is lost from {DATABASE}-wal")
+            raise damaged(self.folder, f"its last change is missing from {DATABASE}-wal")
         if stated.get("generation") != facts.generation:
             stated = left_checksum(self.folder)  # written since then, or never
         state = {"identity": facts.identity, "generation": facts.generation}
@@ -424,11 +426,11 @@ class Store:
         parts, end = [np.empty(0, dtype=np.float32)], 0
         for first, data, sum_ in self.query("SELECT first, lengths, sum FROM blocks ORDER BY 1"):
             if checksum(first, data) != sum_ or first != end:
-                raise damaged(self.folder, f"the words of rows from {end:,} on")
+                raise damaged(self.folder, f"the BM25 terms from row {end:,} on")
             parts.append(np.frombuffer(data, "<u4").astype(np.float32))
             end += len(parts[-1])
         if end != self.facts.rows:
-            raise damaged(self.folder, f"the words of {end:,} rows are known")
+            raise damaged(self.folder, f"the BM25 terms of {end:,} rows are known")
         return np.concatenate(parts)
 
     def posting(self, term: str) -> Posting | None:
@@ -455,7 +457,7 @@ class Store:
     def read_posting(self, first: int, term: str, held: bytes, counts: bytes, sum_: int) -> Posting:
         """The rows of a block that hold a term, verified."""
         if checksum(first, term, held, counts) != sum_:
-            raise damaged(self.folder, f"the rows of the word {str(term)[:60]!r}")
+            raise damaged(self.folder, f"the BM25 rows of {str(term)[:60]!r}")
         return np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2")
 
     def stored_learned(self) -> Learned:
@@ -463,7 +465,7 @@ class Store:
         learned, ranker = read_learned(self.query), Ranker.from_json(self.facts.ranker)
         lacking = "checksum" if learned is None else learned.lacks(ranker)
         if learned is None or lacking:
-            raise damaged(self.folder, f"what it learned: its {lacking}")
+            raise damaged(self.folder, f"what it learned ({lacking})")
         return learned
 
     def files(self) -> dict[str, dict[str, Any]]:
@@ -472,4 +474,4 @@ class Store:
             records = self.query("SELECT name, facts FROM documents")
             return {name: json.loads(facts) for name, facts in records}
         except ValueError as error:
-            raise damaged(self.folder, "what it knows of the files of documents") from error
+            raise damaged(self.folder, "the record of document files") from error

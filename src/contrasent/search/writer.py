@@ -230,7 +230,7 @@ class Writer:
             replaced = self.delete_rows(there[there >= 0])
         elif (there >= 0).any():
             problem = "is in the index already; update it, or delete it first"
-            problem = "is there twice" if self.before is None else problem
+            problem = "is repeated" if self.before is None else problem
             raise OptionError("ids", names[int((there >= 0).argmax())], problem)
         if rows.ids is None:
             self.set(next_id=self.facts.next_id + count)
@@ -358,7 +358,7 @@ class Writer:
             try:
                 self._put("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", stored)
             except UnicodeEncodeError as error:
-                problem = "holds a lone surrogate, which is not a character; remove it"
+                problem = "contains a lone surrogate, which is not a character; remove it"
                 raise UserError(f"{error.object[:60]!r} {problem}") from error
             self.set(rows=self.facts.rows + len(stored))
             start = part.stop

@@ -108,7 +108,7 @@ class Routes:
 
     def _check_name(self, name: str | None) -> None:
         if name is not None and name != self.model.name:
-            problem = f"there is no model {name!r} here, only {self.model.name!r}"
+            problem = f"unknown model {name!r}; this server has {self.model.name!r}"
             raise ApiError(404, problem, "model_not_found")
 
     def _prompt(self, name: str | None) -> str | None:
@@ -162,7 +162,7 @@ class Routes:
 
     def _index(self) -> Library:
         if self.library is None:
-            raise ApiError(404, "the server was started without --index", "no_index")
+            raise ApiError(404, "this server was started without --index", "no_index")
         return self.library
 
     async def search(self, request: Request, body: schemas.SearchRequest) -> Response:
@@ -174,7 +174,7 @@ class Routes:
         most = self.settings.max_hits
         if len(queries) * body.k > most:
             wanted = f"{len(queries):,} queries with k = {body.k:,}"
-            problem = f"{wanted}: at most {most:,} hits are given"
+            problem = f"{wanted} exceed the limit of {most:,} hits"
             raise ApiError(400, problem, "too_many_hits")
         if body.where is not None:
             check_where(body.where)
@@ -197,7 +197,7 @@ class Routes:
             lists += await self._thread(search, queries[part], own, filtered=body.where is not None)
             size += sum(len(hit.text) for hits in lists[start:] for hit in hits)
             if size > MOST_TEXT:
-                problem = f"the hits hold more than {MOST_TEXT:,} characters; ask for fewer"
+                problem = f"the hits contain more than {MOST_TEXT:,} characters; request fewer"
                 raise ApiError(400, problem, "too_much_text")
         rows = [[_record(hit) for hit in hits] for hits in lists]
         if body.answers:

@@ -205,14 +205,14 @@ class Embedder:
         self.check_count(len(texts), most)
         size, largest = sum(len(text.encode()) for text in texts), self.settings.max_text
         if size > largest:
-            problem = f"the texts hold {size:,} bytes; at most {largest:,} are taken in one request"
+            problem = f"the texts hold {size:,} bytes; the limit per request is {largest:,}"
             raise ApiError(413, problem, "too_much_text")
 
     def check_count(self, count: int, most: int | None = None) -> None:
         """Reject more inputs than one request may have."""
         most = self.settings.max_inputs if most is None else most
         if count > most:
-            problem = f"{count:,} inputs in one list; at most {most:,} are taken"
+            problem = f"{count:,} inputs in one list; the limit is {most:,}"
             raise ApiError(400, problem, "too_many_inputs")
 
     async def _embed(self, tokens: Tokens, cut: Mask) -> tuple[Vectors, int, int]:

@@ -68,10 +68,10 @@ class ServerSettings:
     def __post_init__(self) -> None:
         for origin in self.origins:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
-                problem = "is no origin, such as https://app.example or http://localhost:3000"
+                problem = "is not an origin such as https://app.example or http://localhost:3000"
                 raise OptionError("--cors", origin, problem)
         if self.root_path and not _ROOT.fullmatch(self.root_path):
-            problem = "begins with a slash and does not end with one, such as /embeddings"
+            problem = "must start with a slash and not end with one, such as /embeddings"
             raise OptionError("--root-path", self.root_path, problem)
 
 
@@ -113,11 +113,11 @@ class Metrics:
         self.requests = counter("requests", "Requests answered.", labels, **base)
         about = "Time from the first byte of a request to the last of its answer."
         self.seconds = histogram("request_seconds", about, ["route"], buckets=SECONDS, **base)
-        self.active = gauge("active_requests", "Requests at work.", **base)
-        self.waiting = gauge("queue_tokens", "Tokens that wait for a batch.", **base)
+        self.active = gauge("active_requests", "Requests in progress.", **base)
+        self.waiting = gauge("queue_tokens", "Tokens waiting for a batch.", **base)
         self.tokens = counter("tokens", "Tokens encoded.", **base)
         self.inputs = counter("inputs", "Texts encoded.", **base)
-        self.truncated = counter("truncated_inputs", "Texts cut at the longest input.", **base)
+        self.truncated = counter("truncated_inputs", "Truncated texts.", **base)
         about = "Time of a forward pass."
         self.batch_seconds = histogram("batch_seconds", about, buckets=SECONDS, **base)
         self.batch_rows = histogram("batch_rows", "Texts in a forward pass.", buckets=ROWS, **base)
@@ -187,15 +187,15 @@ class Guard:
             host = headers.get("host", "")
             name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
             if name.lower() not in settings.hosts:
-                problem = "this server does not answer to that Host; allow it with --allow-host"
+                problem = "this Host is not allowed; allow it with --allow-host"
                 raise ApiError(400, problem, "unknown_host")
         if settings.api_key and self._route(scope) not in OPEN:
             key = headers.get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(key, f"Bearer {settings.api_key}".encode()):
-                problem = "a key is needed: Authorization: Bearer KEY"
+                problem = "an API key is required: Authorization: Bearer KEY"
                 raise ApiError(401, problem, "invalid_api_key", {"WWW-Authenticate": "Bearer"})
         if counted and self.active > settings.max_requests:
-            problem = "too many requests at work; try again"
+            problem = "too many requests in progress; try again"
             raise ApiError(429, problem, "too_many_requests", {"Retry-After": "1"})
         if scope["method"] == "POST":
             kind = headers.get("content-type", "").split(";")[0].strip().lower()
@@ -216,7 +216,7 @@ class Guard:
                 while declared <= DRAINED * limit and size <= DRAINED * limit:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise ApiError(400, "the client has gone", "disconnected")
+                        raise ApiError(400, "the client has disconnected", "disconnected")
                     part = message.get("body", b"")
                     size += len(part)
                     if size <= limit:
@@ -239,17 +239,19 @@ class Guard:
         if coding in ("", "identity") or not body:
             return body
         if coding not in ("gzip", "x-gzip"):
-            problem = f"the body's Content-Encoding {coding[:40]!r} is not known; send it as gzip"
+            problem = f"the body's Content-Encoding {coding[:40]!r} is not supported; use gzip"
             raise ApiError(415, problem, "unsupported_media_type", {"Accept-Encoding": "gzip"})
         unpacking, limit = zlib.decompressobj(wbits=31), self.settings.max_body
         try:
             plain = unpacking.decompress(body, limit + 1)
         except zlib.error as error:
-            raise ApiError(400, "the body is not gzip, as its head says", "invalid") from error
+            raise ApiError(
+                400, "the body is not gzip, despite its Content-Encoding", "invalid"
+            ) from error
         if len(plain) > limit:
             raise ApiError(413, f"the body is larger than {limit:,} bytes", "body_too_large")
         if not unpacking.eof or unpacking.unused_data:
-            raise ApiError(400, "the body is not one whole gzip member", "invalid")
+            raise ApiError(400, "the body is not one complete gzip member", "invalid")
         return plain
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:

@@ -99,7 +99,7 @@ class Library:
             try:
                 taken = self._take(newest)
             except UserError as error:
-                problem = f"the index as it was still answers: {error}"
+                problem = f"still searching the previous index: {error}"
                 log.error("%s", json.dumps({"event": "index", "problem": problem}))
                 return
             with self._lock:
@@ -153,5 +153,5 @@ class Library:
                 left = remaining.turn()
                 log.info("%s", json.dumps({"event": "encoding", "left": left}))
         except UserError as error:
-            problem = f"encoding does not go on: {error}"
+            problem = f"encoding stopped: {error}"
             log.error("%s", json.dumps({"event": "index", "problem": problem}))

@@ -1,5 +1,6 @@
 """A model or an index, opened and served until the process is stopped."""
 
+import errno
 import socket
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -86,7 +87,7 @@ def serve_model(
             raise
         folder = find_index_model(library)
     if library is None and bm25_weight is not None:
-        raise OptionError("--bm25-weight", bm25_weight, "goes with --index INDEX")
+        raise OptionError("--bm25-weight", bm25_weight, "needs --index INDEX")
     stored = {} if library is None else model_settings(library)
     pooling, max_seq_length = (
         pooling or stored.get("pooling"),
@@ -132,8 +133,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        if isinstance(error, socket.gaierror):
-            problem = f"is no address of this machine ({error}){see('port-taken')}"
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            problem = "is not an address of this machine; try 0.0.0.0{see('port-taken')}"
             raise OptionError("--host", host, problem) from error
         problem = f"cannot listen there ({error.strerror}); choose another --port"
         raise OutputError(f"{_place(host, port)}: {problem}{see('port-taken')}") from error

@@ -69,7 +69,7 @@ def _no_surrogate(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError("the text holds a lone surrogate, which is no character") from error
+        raise ValueError("the text contains a lone surrogate, which is not a character") from error
     return text
 
 
@@ -97,8 +97,8 @@ class EmbeddingRequest(RequestBody):
     """As OpenAI's ``POST /v1/embeddings``."""
 
     input: Text | Texts | Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)] = Field(
-        description="A text, texts, token ids, or lists of token ids. Ids are those of this "
-        "model's tokenizer, without special tokens."
+        description="A text, texts, token ids, or lists of token ids. Use this model's tokenizer, "
+        "without special tokens."
     )
     model: Text | None = Field(None, description="The served model's name, see /v1/models.")
     encoding_format: Literal["float", "base64"] | None = Field(
@@ -106,10 +106,10 @@ class EmbeddingRequest(RequestBody):
     )
     dimensions: Count | None = Field(
         None,
-        description="Keep the first so many of the model's dimensions, scaled to length one again.",
+        description="Number of leading dimensions to keep; vectors are scaled to length one again.",
     )
     prompt_name: Text | None = Field(
-        None, description="Prompt of the model to put before each text, such as query."
+        None, description="Name of the model's prompt to put before each text, such as query."
     )
     user: StrictStr | None = Field(None, description="Ignored.")
 
@@ -181,18 +181,14 @@ class SearchRequest(RequestBody):
     query: Text | Texts
     k: Hits = 10
     threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = Field(
-        None, description="Smallest confidence in percent that counts."
+        None, description="Lowest confidence, in percent."
     )
-    exact: StrictBool = Field(False, description="Whether typing errors are left as they are.")
+    exact: StrictBool = Field(False, description="Whether to leave typing errors uncorrected.")
     where: dict[str, Any] | None = Field(
         None, description='Filter on metadata, such as {"year": {"$gte": 2000}}.'
     )
-    answers: StrictBool = Field(
-        False, description="Whether each hit has the sentence that answers."
-    )
-    documents: StrictBool = Field(
-        False, description="Whether k counts documents, each with some of its texts, not texts."
-    )
+    answers: StrictBool = Field(False, description="Whether to return the sentence that answers.")
+    documents: StrictBool = Field(False, description="Whether k counts documents instead of texts.")
 
 
 class FoundAnswer(BaseModel):
@@ -202,10 +198,10 @@ class FoundAnswer(BaseModel):
     start: int
     end: int
     marks: list[tuple[int, int]] = Field(description="Start and end of each word of the query.")
-    cut: tuple[bool, bool] = Field(description="Whether the sentence goes on before and behind.")
+    cut: tuple[bool, bool] = Field(description="Whether the sentence continues before and after.")
     headings: list[str] = Field(description="Headings above it in its document, outermost first.")
     page: int | None = Field(description="Its page in its document.")
-    listed: bool = Field(description="Whether it is a task, or an entry of a table of contents.")
+    listed: bool = Field(description="Whether it is a task or an entry of a table of contents.")
 
 
 class FoundHit(BaseModel):
@@ -216,7 +212,9 @@ class FoundHit(BaseModel):
     score: float
     cosine: float
     bm25: float
-    confidence: float | None = Field(description="Chance in percent that it answers, where known.")
+    confidence: float | None = Field(
+        description="Probability in percent that it answers, where known."
+    )
     metadata: Any
     answer: FoundAnswer | None = None
 
@@ -226,7 +224,7 @@ class Result(BaseModel):
 
     query: str
     searched: str = Field(description="The query without typing errors.")
-    no_match: bool = Field(description="Whether nothing matches well.")
+    no_match: bool = Field(description="Whether all matches are weak.")
     hits: list[FoundHit]
 
 
@@ -237,7 +235,7 @@ class SearchResponse(BaseModel):
     texts: int
     seconds: float
     bm25_only: str = Field(
-        description='Empty, or "BM25 only: 12 % encoded" while words alone search the index.'
+        description='Empty, or "BM25 only: 12 % encoded" while only BM25 searches the index.'
     )
 
 
@@ -276,8 +274,8 @@ class ErrorResponse(BaseModel):
 ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "model": ErrorResponse,
-        "description": "400: cannot be answered as it is. 401: a key is needed. 404: no such "
-        "model or no index. 408: the body did not arrive in time. 413: too large. "
+        "description": "400: invalid request. 401: an API key is required. 404: unknown model or "
+        "no index. 408: the body did not arrive in time. 413: too large. "
         "415: the body is not application/json. 429: busy; Retry-After says when to try again.",
     },
     503: {

@@ -238,7 +238,7 @@ def paired_spearman_difference(
     drawn = resampled(gap, [len(g)], resamples, seed)[""]
     value = spearman(b, g) - spearman(a, g)
     if np.isnan(value):
-        raise DataError("a column is constant; its correlation with anything is undefined")
+        raise DataError("a column is constant; its correlation is undefined")
     return from_draws(value, drawn)
 
 
@@ -325,5 +325,5 @@ def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
     if len(a) < MIN_ITEMS:
         raise DataError(f"{len(a)} items are too few for an interval; {MIN_ITEMS} are needed")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise DataError("the paired values hold NaN or infinite numbers")
+        raise DataError("the paired values contain NaN or infinite numbers")
     return a, b

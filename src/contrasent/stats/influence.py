@@ -91,13 +91,13 @@ def item_moves(
         for row, name, (value, _) in zip(rows, names, measured, strict=True):
             if len(known[0]) == 1 and abs(value - row.value) > 1e-6:
                 raise DataError(
-                    f"{name}: the items of {label} are another report's; write it again"
+                    f"{name}: the items of {label} belong to another report; write it again"
                 )
         moves = [w * m[o] for (w, _), (_, m), o in zip(group, measured, orders, strict=True)]
         influences.append(np.stack(moves))
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
     if len(distinct) < 2:
-        raise DataError(f"{label}: one distinct item has no spread; at least 2 are needed")
+        raise DataError(f"{label}: one distinct item is too few; at least 2 are needed")
     joined = np.concatenate(influences, axis=1)
     return np.stack([np.bincount(place, run, len(distinct)) for run in joined])
 
@@ -112,11 +112,11 @@ def _check(
         if not np.array_equal(keys, other):
             same = len(np.intersect1d(keys, other))
             counts = f"{len(keys):,} and {len(other):,} items, {same:,} distinct ones in both"
-            raise DataError(f"{label}: {names[0]} and {name} hold different items ({counts})")
+            raise DataError(f"{label}: {names[0]} and {name} have different items ({counts})")
         if not np.array_equal(gold, its_gold) or context != its_context:
             what = "labels" if context == its_context else "documents, judgments or settings"
-            problem = f"{names[0]} and {name} have the same items, other {what}"
-            again = "; measure both again if an older version wrote one" * (what != "labels")
+            problem = f"{names[0]} and {name} have the same items but different {what}"
+            again = "; evaluate both again if an older version wrote one" * (what != "labels")
             raise DataError(f"{label}: {problem}{again}")
     return keys
 

@@ -47,7 +47,7 @@ def paired_t(differences: ArrayLike) -> EffectEstimate:
     """Student's paired t test: differences of runs that share a seed, or of any pairs."""
     gaps = check_scores(differences)
     if len(gaps) < 2:
-        raise DataError("one difference has no spread; at least 2 are needed")
+        raise DataError("one difference is too few; at least 2 are needed")
     error = math.sqrt(float(gaps.var(ddof=1)) / len(gaps))
     return EffectEstimate.from_error(float(gaps.mean()), error, len(gaps) - 1)
 
@@ -149,7 +149,7 @@ def check_scores(values: ArrayLike) -> Floats:
     """(n,) scores of an arm's runs; DataError for none, or one that is not finite."""
     scores = np.atleast_1d(np.asarray(values, dtype=np.float64))
     if scores.ndim != 1 or not len(scores):
-        raise DataError("an arm has no runs; at least 1 is needed")
+        raise DataError("a model has no runs; at least 1 is needed")
     if not np.isfinite(scores).all():
         raise DataError("a run's score is NaN or infinite")
     return scores

@@ -62,7 +62,7 @@ class BatchPlan:
         if usable < 2 * parts:
             raise TrainingError(
                 f"{len(rows)} rows in batches of {batch_size} over {parts} part(s) leave fewer "
-                "than two sentences to contrast with one another; give more text or a larger batch"
+                "than two sentences per batch; add text or increase batch_size"
             )
         return cls(rows, usable, seed)
 
@@ -108,18 +108,18 @@ class BucketPlan(BatchPlan):
     ) -> "BucketPlan":
         """Divide rows by length; ``cuts``: the greatest length of each bucket but the last."""
         if not cuts or list(cuts) != sorted(set(cuts)):
-            raise OptionError("cuts", tuple(cuts), "must be one length or more, rising")
+            raise OptionError("cuts", tuple(cuts), "must be one or more increasing lengths")
         if batch_size < 2 * parts or batch_size % parts:
             raise OptionError(
-                "batch_size", batch_size, f"must be a multiple of {parts}, two a part or more"
+                "batch_size", batch_size, f"must be a multiple of {parts}, at least two per part"
             )
         bucket = np.searchsorted(np.asarray(cuts), lengths, side="left")
         order = np.argsort(bucket, kind="stable")
         sizes = tuple(int(n) for n in np.bincount(bucket, minlength=len(cuts) + 1))
         if max(sizes, default=0) < batch_size:
             raise TrainingError(
-                f"buckets of {', '.join(map(str, sizes))} rows fill no batch of {batch_size}; "
-                "give more text, fewer cuts or a smaller batch"
+                f"buckets of {', '.join(map(str, sizes))} rows do not fill a batch of "
+                f"{batch_size}; add text, use fewer buckets or reduce batch_size"
             )
         return cls(rows[order], batch_size, seed, sizes)
 
@@ -176,13 +176,13 @@ class MixedPlan(BatchPlan):
         """Divide rows by corpus; ``weights``: one per corpus, none for their sizes."""
         several = [rows[parts_of[rows] == part] for part in range(int(parts_of[-1]) + 1)]
         if weights and len(weights) != len(several):
-            problem = f"give as many numbers as there are corpora, {len(several)}"
+            problem = f"give one number per corpus, {len(several)} in all"
             raise OptionError("weights", ",".join(f"{w:g}" for w in weights), problem)
         if min(map(len, several)) < batch_size:
             sizes = ", ".join(f"{len(own):,}" for own in several)
             raise TrainingError(
-                f"corpora of {sizes} rows to train on: each must fill a batch of {batch_size}; "
-                "lower batch_size, or put their rows into one file"
+                f"each corpus must fill a batch of {batch_size}, and they have {sizes} rows; "
+                "reduce batch_size, or merge them into one file"
             )
         make = partial(BatchPlan.make, batch_size=batch_size, seed=seed, parts=parts)
         plans = tuple(make(own) for own in several)

@@ -107,9 +107,9 @@ def training_roles(
         return replace(_roles(table, texts, at), stated=True)
     if table.header is None and table.names is not None:
         places = ",".join(map(str, range(len(table.names))))
-        problem = f"the first row may name the columns or be data, {brief(', '.join(table.names))}"
-        remedy = f"{_command(table, table.names)} if it names them, {_command(table, [places])}"
-        raise InputError(table.source, f"{problem}: {remedy} if it is data")
+        problem = f"the first row is either column names or data, {brief(', '.join(table.names))}"
+        remedy = f"{_command(table, table.names)} for column names, {_command(table, [places])}"
+        raise InputError(table.source, f"{problem}: {remedy} for data")
     if table.names is None and table.form == MEMORY:
         kinds = [roles.kind_of(cell) for cell in table.first or ()]
         at = _score(table, score, kinds) if score else None
@@ -119,10 +119,12 @@ def training_roles(
     at = _score(table, score, kinds, cells)
     texts = [n for n in range(len(kinds)) if n != at and _may_teach(table, n, cells[n], kinds[n])]
     if not texts:
-        problem = f"no column of {_listed(table.columns)} holds text that teaches; choose columns"
+        problem = f"no column of {_listed(table.columns)} contains text to train on; choose columns"
         if kinds == [NUMBER]:
-            raise InputError(table.source, f"column {table.columns[0]!r} holds numbers, no text")
-        raise InputError(table.source, f"{problem} by --columns")
+            raise InputError(
+                table.source, f"column {table.columns[0]!r} contains numbers, not text"
+            )
+        raise InputError(table.source, f"{problem} with --columns")
     found = _pair(table, texts, cells, single=single)
     return _roles(table, found, at, _labeled(table, found, cells, kinds) if at is None else "")
 
@@ -174,7 +176,7 @@ def _score(
             return kinds.index(NUMBER)
         if not named:
             known = ", ".join(NAMES[SCORE][:4])
-            problem = f"{table.source} has no column of scores by a known name ({known}); name it"
+            problem = f"{table.source} has no score column with a known name ({known}); name it"
             raise OptionError("score", "", problem, choices=table.columns)
         return named[0]
     if not named or kinds[named[0]] != NUMBER or kinds.count(TEXT) < 2:
@@ -292,7 +294,7 @@ def _ambiguous(table: Table, *readings: Sequence[int]) -> InputError:
         f"{_command(table, [table.columns[at] for at in texts])} ({said[min(3, len(texts)) - 1]})"
         for texts in readings
     ]
-    problem = f"the columns {_listed(table.columns)} can be read in more than one way"
+    problem = f"the columns {_listed(table.columns)} have more than one reading"
     return InputError(table.source, f"{problem}; choose: {', or '.join(ways)}")
 
 
@@ -306,8 +308,8 @@ def _labeled(
         if known and (kinds[at] == NUMBER or any(v.casefold() in PAIR_LABELS for v in values)):
             counts = ", ".join(f"{value} {n}" for value, n in values.most_common())
             return (
-                f"{table.columns[at]} holds {counts} in the first {len(column)} rows: every row is "
-                "taken for a pair that belongs together; leave out those that do not"
+                f"{table.columns[at]} has the values {counts} in the first {len(column)} rows, "
+                "but every row is used as a matching pair; remove rows that do not match"
             )
     return ""
 
@@ -387,6 +389,6 @@ def query_roles(table: Table, amount: Literal["gain", "count"]) -> list[tuple[st
     found = {part: next((plain.index(n) for n in PARTS[part] if n in plain), -1) for part in parts}
     if min(found["query"], found["document"]) < 0:
         has = ", ".join(table.names or ()) or "none"
-        problem = f"needs the columns query and document, and has {has}"
+        problem = f"needs the columns query and document, but has {has}"
         raise InputError(table.source, f"{problem}; name them in its first line", line=1)
     return [(part, at) for part, at in found.items() if at >= 0]

@@ -119,7 +119,7 @@ class Corpus:
     def notes(self) -> list[str]:
         """Lines about the rows that the last complete iteration left out."""
         return [
-            f"{count:,} rows are left out: {why} (the first is {place})"
+            f"{count:,} rows skipped: {why} (first: {place})"
             for why, (count, place) in self.left_out.items()
         ]
 
@@ -133,7 +133,7 @@ class Corpus:
             if (other.width, other.scored, other.documents) != kind:
                 kinds = [f"{c.width} columns{' and scores' * c.scored}" for c in (other, self)]
                 problem = f"the corpus has {kinds[0]}, {self.source} has {kinds[1]}; choose columns"
-                raise InputError(other.source, f"{problem} that all have (--columns)")
+                raise InputError(other.source, f"{problem} that all files have (--columns)")
         every = (self, *others)
         joined = Corpus(
             " + ".join(Path(part.source).name for part in every),
@@ -190,12 +190,12 @@ class Corpus:
                 yield texts
         longer, first = left_out.get(LONGER, (0, ""))
         if longer > count:
-            problem = f"{longer:,} rows have {LONGER}, the first is {first}; cells that hold the"
-            raise InputError(self.source, f"{problem} delimiter must stand in quotes")
+            problem = f"{longer:,} rows have {LONGER} (first: {first}); cells that contain the"
+            raise InputError(self.source, f"{problem} delimiter need quotes")
         if count < self._at_least:
-            amount = "one row only" if count == 1 else f"{count} rows only"
-            problem = f"{amount}, too few to contrast; {self._at_least} or more are needed"
-            out = "; ".join(f"{n:,} are left out: {w} ({p})" for w, (n, p) in left_out.items())
+            amount = "only one row" if count == 1 else f"only {count} rows"
+            problem = f"{amount}; at least {self._at_least} are needed"
+            out = "; ".join(f"{n:,} rows skipped: {w} ({p})" for w, (n, p) in left_out.items())
             raise InputError(self.source, "; ".join(filter(None, (problem, out))))
         self.skipped, self.starts, self.scores = skipped, starts, np.array(scores)
         self.parts, self.left_out = parts, left_out
@@ -256,18 +256,18 @@ def open_corpus(
     """
     columns = _checked(columns)
     if isinstance(source, Mapping) or hasattr(source, "columns"):
-        problem = f"a {type(source).__name__} holds columns, not rows; give a list of rows"
+        problem = f"a {type(source).__name__} contains columns, not rows; pass a list of rows"
         raise InputError(SHOWN, f"{problem}, such as frame.to_dict('records') of a pandas frame")
     paths = [source] if isinstance(source, str | Path) else _listed(source)
     others = [row for row in paths if not isinstance(row, Path) and row is not source]
     if len(others) == len(paths):
         _check_no_names_of_files(others)
         if not others:
-            raise InputError(SHOWN, "there are none")
+            raise InputError(SHOWN, "no texts")
         table = training_roles(memory_table(others, SHOWN), columns, score, single=single)
         return Corpus(SHOWN, [table], at_least=at_least, scored=table.scored)
     if others:
-        problem = "stands among paths; make it a pathlib.Path, or give texts alone"
+        problem = "is a text among paths; make it a pathlib.Path, or pass only texts"
         raise OptionError("source", others[0], problem)
     files = [file for path in paths for file in find(path)]
     wanted = [*(columns or ()), *([score] if isinstance(score, str) else [])]
@@ -294,7 +294,7 @@ def _check_no_names_of_files(texts: Sequence[Any]) -> None:
     """Reject texts that are names of files, as ``glob`` gives them."""
     named = [text for text in texts if isinstance(text, str)]
     if len(named) == len(texts) and named and all(map(_names_file, named)):
-        problem = "is the name of a file, as all texts are; to read the files give pathlib.Path"
+        problem = "is a file name, as all texts are; to read the files pass pathlib.Path"
         raise OptionError("corpus", named[0], f"{problem} objects: [Path(name) for name in names]")
 
 
@@ -324,8 +324,8 @@ def _aligned(first: Roles, other: Roles) -> Roles:
         )
         apart = not (known or other.stated)
     if apart:
-        problem = f"the file gives {', '.join(found)} where {Path(first.table.source).name} gives"
-        remedy = "choose columns that all have (--columns)"
+        problem = f"the file has {', '.join(found)} where {Path(first.table.source).name} has"
+        remedy = "choose columns that all files have (--columns)"
         raise InputError(other.table.source, f"{problem} {', '.join(wanted)}; {remedy}")
     return other
 
@@ -334,10 +334,10 @@ def _told(roles: Roles) -> Iterator[str]:
     table = roles.table
     yield roles.line()
     if table.form in (".csv", ".tsv") and table.names is None and not roles.stated:
-        yield "no header: the first row is like the others, and its columns have numbers"
+        yield "no header found (the first row looks like data): columns are numbered from 0"
     if table.above:
         count = len(table.above)
-        yield f"passed over {count} lines above the header, the first is {brief(table.above[0])}"
+        yield f"skipped {count} lines above the header (first: {brief(table.above[0])})"
     if roles.note:
         yield f"warning: {roles.note}"
 
@@ -362,10 +362,10 @@ def read_labeled_pairs(path: str | Path, *, columns: Columns | None = None) -> S
     """
     columns = _checked(columns)
     if columns is not None and len(columns) != 3:
-        raise OptionError("columns", list(columns), "two texts and a number are three columns")
+        raise OptionError("columns", list(columns), "give three columns: two texts and a number")
     files = find(path)
     if len(files) > 1 or Path(path).is_dir() or files[0].form == ".txt":
-        raise InputError(path, "labeled pairs are one file, .tsv, .csv, .jsonl or .parquet")
+        raise InputError(path, "labeled pairs must be one file: .tsv, .csv, .jsonl or .parquet")
     (table,) = open_tables(files, columns or ())
     if not _has_rows(table):
         raise InputError(path, "the file is empty")
@@ -379,14 +379,14 @@ def read_labeled_pairs(path: str | Path, *, columns: Columns | None = None) -> S
     elif len(table.columns) > 3 and any(is_named(name, SCORE) for name in table.columns):
         roles = training_roles(table, score=True)
     if roles is None or len(roles.places) != 3:
-        problem = "two texts and a number are needed; choose three columns of"
+        problem = "needs two texts and a number; choose three columns of"
         raise InputError(path, f"{problem} {', '.join(table.columns)}")
     corpus = Corpus(table.source, [roles], at_least=0, scored=True)
     rows = list(corpus)
     for line in corpus.notes():
         log.warning("%s", line)
     if not rows:
-        raise InputError(path, "; ".join(["holds no labeled pairs", *corpus.notes()]))
+        raise InputError(path, "; ".join(["contains no labeled pairs", *corpus.notes()]))
     first, second = zip(*rows, strict=True)
     return ScoredPairs(Path(path).stem, first, second, corpus.scores)
 
@@ -403,6 +403,6 @@ def _checked(columns: Columns | None) -> Columns | None:
 def _has_rows(table: Table) -> bool:
     """True if a table has rows; a header without any is an error."""
     if table.first is None and table.names and table.form in (".csv", ".tsv"):
-        problem = "one row only, the header; choose columns by position if it has none"
+        problem = "only a header row; choose columns by position if it is data"
         raise InputError(table.source, problem)
     return table.first is not None

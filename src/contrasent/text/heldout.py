@@ -55,8 +55,8 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
     queries do.
     """
     if count < 1:
-        problem = "hold out one pair or more, or choose another --evaluate"
-        raise OptionError("heldout", count, problem)
+        problem = "must be at least 1, or choose another --evaluate"
+        raise OptionError("eval_size", count, problem)
     table, strings = _numbered(corpus, keys)
     texts = _Texts(table)
     order = random_for(seed, HELDOUT).permutation(len(texts.rows))
@@ -65,7 +65,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
     chosen, gone = _whole(texts, order, wanted, budget)
     note = ""
     if len(gone) > len(chosen):
-        note = f"held out: {len(chosen):,} pairs, with all rows of their texts ({len(gone):,})"
+        note = f"held out: {len(chosen):,} pairs ({len(gone):,} rows with the same texts)"
     if len(chosen) < min(MIN_PAIRS, wanted):
         for side, names in enumerate((("queries", "answers"), ("answers", "queries"))):
             if len(chosen) == wanted:
@@ -74,14 +74,14 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
             if len(other[0]) > len(chosen):
                 chosen, gone = other
                 note = (
-                    f"held out: {len(chosen):,} {names[0]} whose {names[1]} stay in training, as "
-                    "nearly all rows share texts"
+                    f"held out: {len(chosen):,} {names[0]}, but not their {names[1]}, which "
+                    "most rows "
+                    "share"
                 )
     if not chosen:
         raise TrainingError(
-            f"{corpus.source}: {len(order)} pairs are too few to hold some out for evaluation, or "
-            "their two texts are alike; give more, or evaluate on labeled pairs or not at all "
-            "(--evaluate)"
+            f"{corpus.source}: {len(order)} pairs are too few to hold any out for evaluation, "
+            "or their texts are identical; add pairs, or choose another --evaluate"
         )
     numbers = sorted(chosen)
     pairs = [(strings(row, 0), strings(row, 1)) for row in numbers]
@@ -237,12 +237,12 @@ def _chosen(
     wanted = min(count, len(several) // 5)
     if wanted < MIN_HELD_OUT:
         problem = (
-            f"{corpus.source}: too few {what} to hold {MIN_HELD_OUT} or more out, which may be "
-            f"a fifth at most ({wanted} could be); give more text"
+            f"{corpus.source}: needs {MIN_HELD_OUT} held-out {what}; 20 % of this "
+            f"corpus is {wanted}"
         )
         if count == wanted:
-            problem = f"heldout {count}: the fewest are {MIN_HELD_OUT} {what}; raise it"
-        raise TrainingError(f"{problem}, or choose another --evaluate")
+            problem = f"eval_size {count}: at least {MIN_HELD_OUT} {what} are needed"
+        raise TrainingError(f"{problem}; add text or choose another --evaluate")
     return np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
 
 

@@ -53,7 +53,7 @@ class _Limited(io.BufferedIOBase):
         count = super().readinto1(memoryview(buffer)[: 1 << 20])
         if self.tell() > (limit := unpacked_limit(self.path.stat().st_size)):
             problem = f"unpacks to more than {limit:,} bytes, {DENSEST} times its size"
-            raise ExpansionError(self.path, f"{problem}; unpack it first if that is right")
+            raise ExpansionError(self.path, f"{problem}; unpack it first if this is expected")
         return count
 
 
@@ -105,7 +105,7 @@ class Source:
                 if not self.encoding and not line.isascii():
                     _check_decoded(line, self.shown, number)
                 if len(line) == LONGEST:
-                    problem = f"a line of {LONGEST:,} characters or more: this is not a text file"
+                    problem = f"a line of {LONGEST:,} characters or more: not a text file"
                     raise InputError(self.shown, problem, line=number)
                 yield number, line
 
@@ -164,7 +164,7 @@ def find(source: str | Path) -> list[Source]:
             if (form := form_of(path)) is not None
         ]
         if not files:
-            raise InputError(path, f"the folder holds no text; put files there of {KNOWN}")
+            raise InputError(path, f"the folder contains no text; supported: {KNOWN}")
         return files
     if not path.exists():
         raise InputError(source, missing(path))
@@ -175,7 +175,7 @@ def find(source: str | Path) -> list[Source]:
     form = JSON if plain.suffix.lower() == JSON else form_of(path)
     if form is None:
         suffix = path.suffix or "none"
-        raise InputError(source, f"unknown format (suffix {suffix}); rename it to one of {KNOWN}")
+        raise InputError(source, f"unknown format (suffix {suffix}); supported: {KNOWN}")
     return [Source(path, form, str(source))]
 
 
@@ -189,13 +189,15 @@ def _saved(folder: Path) -> list[Source]:
             splits = stated.get("splits", ())
             if len(splits) > 1:
                 listed = ", ".join(str(folder / split) for split in splits)
-                raise InputError(folder, f"holds several splits; name the folder of one: {listed}")
+                raise InputError(
+                    folder, f"contains several splits; give the folder of one: {listed}"
+                )
             if splits:
                 return _saved(folder / splits[0])
             files = [folder / one["filename"] for one in stated["_data_files"]]
             return [Source(path, ARROW, str(path)) for path in files]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(folder / name, f"no data set of save_to_disk ({error})") from error
+        raise InputError(folder / name, f"not a dataset of save_to_disk ({error})") from error
     return []
 
 
@@ -220,7 +222,7 @@ def missing(path: Path) -> str:
     whole = path
     while path != path.parent and not path.parent.exists():
         path = path.parent
-    what = "no such file or folder" if path == whole else f"there is no folder {path}"
+    what = "no such file or folder" if path == whole else f"folder {path} not found"
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
@@ -236,7 +238,7 @@ def reading(source: str) -> Iterator[None]:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         kind = "xz" if source.lower().endswith(".xz") else "gzip"
-        raise InputError(source, f"this is no whole {kind} file ({error})") from error
+        raise InputError(source, f"not a complete {kind} file ({error})") from error
     except OSError as error:
         raise InputError(source, f"cannot read ({error.strerror or error})") from error
 

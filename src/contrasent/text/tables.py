@@ -70,7 +70,7 @@ class Table:
             problem = f"the columns of {self.source} have no names; {listed}"
             raise OptionError(option, column, problem)
         if column not in self.names:
-            problem = f"no such column in {self.source}"
+            problem = f"unknown column of {self.source}"
             raise OptionError(option, column, problem, choices=self.names)
         return self.names.index(column)
 
@@ -199,12 +199,12 @@ def memory_table(rows: Sequence[Any], shown: str) -> Table:
     width = len(records[0]) if isinstance(records[0], list) else None
     for number, row in enumerate(records, 1):
         if width is not None and isinstance(row, list) and len(row) != width:
-            problem = f"{len(row)} columns where the first row has {width}"
+            problem = f"{len(row)} columns, and the first row has {width}"
             raise InputError(shown, problem, line=number)
 
     def opened() -> tuple[tuple[str, ...] | None, _Rows]:
         values = (
-            (n, InputError(shown, "None is no text", line=n) if row is None else row)
+            (n, InputError(shown, "None is not a text", line=n) if row is None else row)
             for n, row in enumerate(records, 1)
         )
         return _jsonl(_sound(values, lenient=False), shown, len(records), {})
@@ -284,19 +284,19 @@ def text_cell(value: Any, column: str, source: str, line: int) -> str:
     if not isinstance(value, str):
         where = f"column {column!r}" if column else "the row"
         absent = value is None or value is ABSENT
-        what = "is missing" if absent else f"holds {brief(value)}, no text"
+        what = "is missing" if absent else f"contains {brief(value)}, not text"
         raise InputError(source, f"{where} {what}", line=line)
     text = value.strip()
     if not text:
         where = f" in column {column!r}" if column else ""
         raise InputError(source, f"blank sentence{where}; remove the row", line=line)
     if "\0" in text:
-        raise InputError(source, "the text holds a NUL byte; is this a text file?", line=line)
+        raise InputError(source, "the text contains a NUL byte; is this a text file?", line=line)
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            problem = f"half a surrogate pair, {text[error.start]!r}, is no character"
+            problem = f"half a surrogate pair, {text[error.start]!r}, is not a character"
             raise InputError(source, problem, line=line) from None
     return text
 
@@ -358,7 +358,7 @@ def _cells_of(lines: Lines, source: str, how: Dialect, *, strict: bool) -> _Rows
         except StopIteration:
             return
         except csv.Error as error:
-            problem = f"the row is no csv ({error}); check its quotes"
+            problem = f"the row is not valid csv ({error}); check its quotes"
             yield number, InputError(source, problem, line=number)
             continue
         yield number, cells if any(map(str.strip, cells)) or len(cells) > 1 else None
@@ -396,7 +396,7 @@ def _jsonl(
             if value is None:
                 yield number, None
             elif type(value) is not type(first):
-                problem = f"{brief(value)} is no {kind}, as the first row is"
+                problem = f"{brief(value)} is not of type {kind}, unlike the first row"
                 yield number, InputError(source, problem, line=number)
             elif kind == "object":
                 yield number, [value.get(name, ABSENT) for name in names or ()]
@@ -424,7 +424,7 @@ def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
             ", and a list neg as the first row has" * bool(width)
         )
         if positives and negatives:
-            problem = "has negatives and the first row has none; give every row some, or none"
+            problem = "has negatives, unlike the first row; all rows need them, or none"
         yield number, InputError(source, problem, line=number)
     taken = cycle(negatives)
     for positive in positives if negatives or not width else ():
@@ -445,9 +445,9 @@ def _json_list(lines: Lines, source: str) -> _Rows:
     except (RecursionError, ValueError):
         return _json_values(iter(read), source)
     if isinstance(whole, list):
-        absent = InputError(source, "null is no text")
+        absent = InputError(source, "null is not a text")
         return ((n, absent if value is None else value) for n, value in enumerate(whole, 1))
-    raise InputError(source, f"{brief(whole)} is no list of rows, nor one row a line")
+    raise InputError(source, f"{brief(whole)} is neither a list of rows nor one row per line")
 
 
 def _json_values(lines: Lines, source: str) -> _Rows:
@@ -455,11 +455,11 @@ def _json_values(lines: Lines, source: str) -> _Rows:
         problem, value = "", None
         try:
             value = None if line.isspace() else json.loads(line)
-            problem = "" if value is not None or line.isspace() else "null is no text"
+            problem = "" if value is not None or line.isspace() else "null is not a text"
         except json.JSONDecodeError as error:
-            problem = f"the line is no JSON ({error.msg} at character {error.colno})"
+            problem = f"the line is not JSON ({error.msg} at character {error.colno})"
         except (RecursionError, ValueError) as error:  # nested too deep; a number of 5,000 digits
-            problem = f"the line is no JSON that can be read ({error})"
+            problem = f"the line is not readable JSON ({error})"
         yield number, InputError(source, problem, line=number) if problem else value
 
 
@@ -471,7 +471,7 @@ def _whole(source: Source, kind: str) -> Iterator[Any]:
         try:
             yield pa
         except (pa.ArrowException, UnicodeDecodeError) as error:
-            problem = f"this is no whole {kind} file ({str(error).splitlines()[0]})"
+            problem = f"not a complete {kind} file ({str(error).splitlines()[0]})"
             raise InputError(source.shown, problem) from error
 
 

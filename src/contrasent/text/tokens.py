@@ -86,15 +86,17 @@ class Tokenizer:
                 raise ModelError(f"{path}: not a readable tokenizer ({error})") from error
             return cls(backend, max_seq_length=max_seq_length, names=names, copy=False)
         if not any(file for pattern in VOCABULARIES for file in folder.glob(pattern)):
-            raise ModelError(f"{folder}: no tokenizer.json in it, nor a vocabulary to make one of")
-        purpose = f"making a tokenizer of the vocabulary in {folder}"
+            raise ModelError(f"{folder}: contains neither tokenizer.json nor a vocabulary")
+        purpose = f"building a tokenizer from the vocabulary in {folder}"
         transformers = import_extra("transformers", "train", purpose)
         try:
             slow = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
             backend = slow.backend_tokenizer
             names = dict(slow.special_tokens_map)
         except Exception as error:
-            raise ModelError(f"{folder}: no tokenizer.json, and none could be made") from error
+            raise ModelError(
+                f"{folder}: tokenizer.json is missing and could not be built"
+            ) from error
         return cls(backend, max_seq_length=max_seq_length, names=names)
 
     def save(self, folder: Path) -> None:
@@ -168,7 +170,7 @@ class Tokenizer:
             prompt = prompt.replace(MASK, str(self.backend.id_to_token(mask)))
         parts = prompt.split(SLOT)
         if len(parts) != 2:
-            raise OptionError("prompt", prompt, f"a template holds {SLOT} once")
+            raise OptionError("prompt", prompt, f"a template must contain {SLOT} once")
         encoded = (self.backend.encode(part, add_special_tokens=False).ids for part in parts)
         first, last = (np.asarray(ids, dtype=np.int32) for ids in encoded)
         return np.concatenate([before, first]), np.concatenate([last, after])
@@ -212,7 +214,7 @@ class Tokenizer:
             raise OptionError(
                 "max_seq_length",
                 self.max_seq_length,
-                f"the template {template!r} leaves no room for a sentence; its own tokens are "
+                f"the template {template!r} leaves no room for a sentence; its own tokens number "
                 f"{len(before) + len(after)}",
             )
         rows, cut = [], []

@@ -417,7 +417,7 @@ def make_view(
     known = options_of(name)
     for option in keywords:
         if option not in known:
-            problem = f"the view {name!r} has no option of that name"
+            problem = f"the view {name!r} has no such option"
             raise OptionError("option", option, problem, choices=known)
     if name == "synonym":
         return ReplaceSynonym(synonyms=wordnet_synonyms(keywords.pop("wordnet", None)), **keywords)

@@ -17,12 +17,12 @@ def wordnet_synonyms(folder: str | Path | None = None) -> Callable[[str], Sequen
         folder = next((place for place in FOLDERS if Path(place, FILES[0]).is_file()), None)
     if folder is None:
         raise DataError(
-            "synonyms need WordNet, and it is not here: apt install wordnet-base, or set "
+            "synonyms need WordNet: apt install wordnet-base, or set "
             f"WNSEARCHDIR to a folder with {', '.join(FILES)}"
         )
     missing = [name for name in FILES if not Path(folder, name).is_file()]
     if missing:
-        raise DataError(f"{folder}: {missing[0]} is missing, so these are not WordNet's files")
+        raise DataError(f"{folder}: {missing[0]} is missing; not a WordNet folder")
     members_of: dict[str, set[str]] = {}
     for name in FILES:
         for members in _synsets(Path(folder, name)):

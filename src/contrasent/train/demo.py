@@ -5,16 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from contrasent import pictures
 from contrasent.documents.docstrings import InstalledDocumentation
 from contrasent.documents.sections import sentences
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.evaluate.validation import RetrievalValidation
+from contrasent.evaluate.validation import RetrievalValidation, confirming
 from contrasent.files import render, write_text
+from contrasent.metrics import alignment, normalize, uniformity
 from contrasent.model.pretrained import resolve
+from contrasent.report import Report, Row, laid_out
 from contrasent.train.fit import fit
 from contrasent.train.page import HELD_OUT, curves
 from contrasent.train.run import Run
+from contrasent.types import Numbers
 
 PAIRS = "simcse_supervised"
 POOLER = "mean"
@@ -30,8 +35,14 @@ STEPS = {
 }
 """Settings of each step on top of those, in the order of the steps."""
 
-JUDGED = 5  # one in so many summaries judges
-SHOWN = 3  # summaries whose best explanation is shown before and after
+HELD_OUT_SHARE = 5  # one in so many summaries is held out
+NUMBERS = ("alignment", "uniformity")
+MAPPED = 200  # summaries on the map
+EXPECTED = (
+    "This is expected for sentences alone: unlike pairs, they do not show which explanation "
+    "follows a summary."
+)
+"""Why the first step may not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +52,35 @@ class Lesson:
     name: str
     run: Run
 
+    @property
+    def verdict(self) -> str:
+        """Whether it improved, and what became of its weights."""
+        if self.run.kept:
+            return "improved; saved"
+        gain = self.run.gain
+        worse = gain is not None and gain.high is not None and gain.high < 0
+        return f"{'worse' if worse else 'no reliable improvement'}; discarded"
+
 
 def table(lessons: Sequence[Lesson], base: str) -> list[str]:
-    """Lines to print: MRR@10 of each best step, its gain on other summaries, and what is kept."""
-    lines = ["MRR@10 of the right explanation for summaries held out, and the gain on others:"]
-    rows = [(f"{Path(base).name} as it is", lessons[0].run.base_score, "")]
+    """Lines to print: MRR@10 by which each best step is chosen, its gain on others, the verdict."""
+    start = (
+        f"{Path(base).name} (base)",
+        f"{lessons[0].run.base_score:.3f}",
+        "",
+        "",
+        "starting point",
+    )
+    rows = [
+        ("MRR@10 on held-out summaries", "validation", "test gain", "95 % CI", "verdict"),
+        start,
+    ]
     for lesson in lessons:
-        gain, remark = lesson.run.gain, "" if lesson.run.kept else "  not proven, not kept"
-        shown = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]" if gain else ""
-        rows.append((lesson.name, lesson.run.score, shown + remark))
-    return lines + [f"    {name:40s} {score:.3f}  {gain}".rstrip() for name, score, gain in rows]
+        gain, ends = lesson.run.gain, ("", "")
+        if gain is not None:
+            ends = f"{gain.value:+.3f}", f"[{gain.low:+.3f}, {gain.high:+.3f}]"
+        rows.append((lesson.name, f"{lesson.run.score:.3f}", *ends, lesson.verdict))
+    return [*laid_out(rows, left=(0, 4)), *([EXPECTED] if not lessons[0].run.kept else [])]
 
 
 def learn(
@@ -58,19 +88,19 @@ def learn(
 ) -> list[Lesson]:
     """Train on the documentation's sentences by a method, then on summaries and explanations.
 
-    Every fifth summary and its explanation take no part in the pairs, and judge. A step that is
-    not proven better leaves the weights as they were. Leaves ``learning.html`` and a model a
-    step in the folder; ``run`` is for :func:`fit`.
+    Every fifth summary and its explanation are held out for evaluation. A step that is not proven
+    better is discarded. Leaves ``learning.html`` and a model per step in the folder; ``run`` is
+    for :func:`fit`.
     """
     explained = {doc.id: " ".join(doc.sections[0].paragraphs) for doc in documentation}
     pairs = [(text, explained[name]) for text, name in documentation.summaries]
-    questions, answers = map(list, zip(*pairs[::JUDGED], strict=True))
+    questions, answers = map(list, zip(*pairs[::HELD_OUT_SHARE], strict=True))
     judge = RetrievalValidation("summaries", {"explanations": (questions, answers)})
     hidden = {text.casefold() for text in questions}
     lines = dict.fromkeys(line.strip() for text in explained.values() for line in sentences(text))
     corpora: dict[str, Sequence[Any]] = {
         "sentences": [line for line in lines if line.casefold() not in hidden],
-        "pairs": [pair for n, pair in enumerate(pairs) if n % JUDGED],
+        "pairs": [pair for n, pair in enumerate(pairs) if n % HELD_OUT_SHARE],
     }
     lessons, model = list[Lesson](), base
     for (name, settings), method in zip(STEPS.items(), (objective, PAIRS), strict=True):
@@ -87,14 +117,29 @@ def learn(
 def _page(
     lessons: Sequence[Lesson], base: str, questions: Sequence[str], answers: Sequence[str]
 ) -> str:
-    """The curve of both steps, one after the other, and what three summaries find."""
+    """What contrast changed: the curve, alignment and uniformity, a map, and three examples."""
     drawn, steps = dict[str, list[pictures.Point]](), 0
     for lesson in lessons:
         (points,) = curves(lesson.run.log)[HELD_OUT].values()
         drawn[lesson.name] = [(steps + step, value, low, high) for step, value, low, high in points]
         steps += lesson.run.steps
-    encoders = (TorchEncoder.load(resolve(base), pooling=POOLER), lessons[-1].run.encoder)
-    first, last = (e.similarity(questions[:SHOWN], answers).argmax(axis=1) for e in encoders)
+    encoders = {"before": TorchEncoder.load(resolve(base), pooling=POOLER)}
+    encoders["after"] = lessons[-1].run.encoder
+    texts = (questions, answers)
+    sides = {n: [normalize(e.encode(side)) for side in texts] for n, e in encoders.items()}
+    ranks, best, spaces = list[Numbers](), list[Numbers](), dict[str, Report]()
+    for name, (left, right) in sides.items():
+        cosines = left @ right.T
+        best.append(cosines.argmax(axis=1))
+        ranks.append((cosines > cosines.diagonal()[:, None]).sum(axis=1) + 1)
+        values = alignment(left, right), uniformity(right)
+        rows = [Row("", "", m, "", v, len(left)) for m, v in zip(NUMBERS, values, strict=True)]
+        spaces[name] = Report(tuple(rows))
+    gains = 1 / ranks[1] - 1 / ranks[0]
+    order = confirming(np.arange(len(gains)))
+    order = order[np.argsort(-gains[order], kind="stable")]
+    shown = [n for n in order[:2].tolist() if gains[n] > 0]
+    shown += [n for n in order[-1:].tolist() if gains[n] < 0]
     return render(
         "learning.html",
         heading="Learning by contrast",
@@ -102,10 +147,20 @@ def _page(
         base=base,
         name=Path(base).name,
         lessons=lessons,
-        curve=pictures.panels({"MRR@10 of summaries held out, 95 % interval": drawn}),
+        expected="" if lessons[0].run.kept else EXPECTED,
+        curve=pictures.panels({"MRR@10 on held-out summaries, 95 % CI": drawn}),
+        plane=pictures.plane(spaces),
+        map=pictures.maps({n: (a[:MAPPED], b[:MAPPED]) for n, (a, b) in sides.items()}),
+        measured=[s.one(metric=m).value for m in NUMBERS for s in spaces.values()],
+        mapped=min(MAPPED, len(questions)),
         judged=len(questions),
+        others=len(order),
+        counts=[int((np.sign(gains[order]) == sign).sum()) for sign in (1, 0, -1)],
         examples=[
-            (questions[n], [(answers[place], place == n) for place in (first[n], last[n])])
-            for n in range(min(SHOWN, len(questions)))
+            (
+                questions[n],
+                [(int(of[n]), answers[at[n]]) for of, at in zip(ranks, best, strict=True)],
+            )
+            for n in shown
         ],
     )

@@ -149,7 +149,7 @@ def fit(
         if rows is not None:
             left = rows if plan.rows is None else np.intersect1d(rows, plan.rows)
             if not len(left):
-                problem = "none is left to train on, as all are held out; name others"
+                problem = "all of them are held out; choose others"
                 raise OptionError("rows", rows.tolist(), f"{problem}, or evaluate='none'")
             plan = replace(plan, rows=left)
     else:
@@ -182,13 +182,16 @@ def fit(
 def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
     """Reject arguments of other types, before anything is read."""
     if not isinstance(objective, str | Objective):
-        problem = "must be the name of a method, or an Objective"
+        problem = "must be the name of a method or an Objective"
         raise OptionError("objective", objective, problem)
     if base is not None and not isinstance(base, str | Path):
-        problem = "must be the name or the folder of a model; save an Encoder first: save(FOLDER)"
+        problem = (
+            "must be the name or the folder of a model; to use an Encoder, save it first: "
+            "save(FOLDER)"
+        )
         raise OptionError("base", type(base).__name__, problem)
     if evaluate is not None and not (callable(evaluate) or isinstance(evaluate, str | Path)):
-        problem = "must be a name, a file of labeled pairs, or a function of encode"
+        problem = "must be a name, a file with labeled pairs, or a function of encode"
         raise OptionError("evaluate", evaluate, problem)
 
 
@@ -199,9 +202,9 @@ def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
     usual = Settings()
     for option, value in refused.items():
         if value is not None and value != getattr(usual, option, None):
-            problem = "goes with the name of a method; this is an objective, "
+            problem = "needs the name of a method; this is an objective, "
             trained = "whose encoder is trained as it is"
-            remedy = trained if option in prepare.OF_MODEL else "evaluate= takes a function for it"
+            remedy = trained if option in prepare.OF_MODEL else "pass a function as evaluate="
             raise OptionError(option, value, problem + remedy)
 
 
@@ -212,11 +215,11 @@ def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
         given = np.flatnonzero(given)
     elif given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
         what = f"{type(rows).__name__} of {given.dtype}, {given.shape}"
-        problem = f"must be numbers of rows, or a mask of {count:,} of which one is true or more"
+        problem = f"must be row numbers, or a mask of {count:,} rows with at least one true"
         raise OptionError("rows", what, problem)
     outside = given[(given < 0) | (given >= count)]
     if len(outside) or not len(given):
-        problem = f"the corpus has the rows 0 to {count - 1}" if len(given) else "no row is chosen"
+        problem = f"the corpus has the rows 0 to {count - 1}" if len(given) else "chooses no rows"
         raise OptionError("rows", int(outside[0]) if len(outside) else [], problem)
     return given.astype(np.int64)
 
@@ -253,8 +256,8 @@ def fit_plan(
         stored = (place.begun() or {}).get("products") if resume else None
         library = products.use(parallel.from_main(stored or products.used()))
         if stored not in (None, library):
-            problem = "the last digits will differ from those of a run that was not stopped"
-            log.warning("products are %s's here and were %s's: %s", library, stored, problem)
+            problem = "the last digits will differ from an uninterrupted run"
+            log.warning("matrix products now use %s, not %s: %s", library, stored, problem)
         config = plan.config(described, parallel.world()) | {"products": library}
         needed = 7 * sum(p.numel() * p.element_size() for p in objective.parameters())
         again = {"resume": resume, "overwrite": overwrite}
@@ -295,7 +298,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         data["left out"] = "; ".join(corpus.notes())
     if settings.hard_negatives:
         data["hard negatives"] = (
-            f"{settings.hard_negatives} a pair, mined by the base among the answers"
+            f"{settings.hard_negatives} per pair, mined by the base among the answers"
         )
     facts = replace(facts, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(
@@ -392,7 +395,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
                 write_log(steps.known())
                 save_checkpoint(step)
             if leaving:
-                raise KeyboardInterrupt(f"step {step} of {total} is kept")
+                raise KeyboardInterrupt(f"saved step {step} of {total}")
 
     if monitor.still and not monitor.moved:
         facts = replace(facts, data=facts.data | {"warning": NO_GRADIENT})
@@ -432,8 +435,8 @@ def _check_same(config: dict[str, Any]) -> None:
     first = parallel.from_main({name: config[name] for name in names})
     if other := [name for name in names if first[name] != config[name]]:
         raise UserError(
-            f"process {parallel.rank()} has another {' and '.join(other)} than process 0; give "
-            "every machine the same command and the same copy of the text"
+            f"process {parallel.rank()} differs from process 0 in {' and '.join(other)}; "
+            "every machine needs the same command and the same copy of the text"
         )
 
 

@@ -207,13 +207,13 @@ def _compare(place: Path, number: int, trial: Trial) -> Verdict:
         return False, f"with half a batch each {far}; {remedy}{DRAW}"
     if odd := [name for name, value in first.items() if not torch.equal(value, second[name])]:
         return False, f"the two processes hold different values of {odd[0]}"
-    return True, f"half a batch each, the same after {STEPS} steps (float64)"
+    return True, f"two processes with half a batch each: the same after {STEPS} steps (float64)"
 
 
 def farthest(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> str:
     """The first difference beyond rounding, in words; empty if there is none."""
     for name in sorted(one.keys() ^ two.keys()):
-        return f"{name} is there only once"
+        return f"{name} exists only once"
     for name, value in one.items():
         gap = (value.double() - two[name].double()).abs().max().item() if value.numel() else 0.0
         if not gap <= CLOSE * max(1.0, value.double().abs().max().item() if value.numel() else 0):
@@ -235,7 +235,7 @@ def check_objective(
         base = make_small_base(Path(home) / "base")
         small = with_small_models(method, given, base)
         for name in small.keys() - {key for key, value in given.items() if value == small[key]}:
-            need = "" if given.get(name) else f"; a run needs --set {name}=MODEL"
+            need = "" if given.get(name) else f"; training needs --set {name}=MODEL"
             yield MethodFinding(name, None, f"a small model of the check's own{need}")
         trial = Trial(method, small, base)
         for trial_check in (check_corpus, check_one_step):
@@ -257,15 +257,15 @@ def check_one_step(trial: Trial) -> Verdict:
             terms = objective(batch(first))
         odd = [k for k, v in terms.items() if v.dim() or not bool(v.isfinite())]
         if odd:
-            return False, f"the term {odd[0]!r} is not one finite number"
+            return False, f"the term {odd[0]!r} is not a single finite number"
         missing = sorted(objective.weights.keys() - terms.keys())
         if missing:
-            return False, f"no term {missing[0]!r}, which has a weight"
+            return False, f"the term {missing[0]!r} has a weight but is missing"
         _, loss = _step(objective, batch(first))
         idle = [k for k, p in objective.named_parameters() if p.requires_grad and p.grad is None]
         if idle:
-            return False, f"{idle[0]} trains, but the loss does not depend on it"
-        return True, f"loss {loss.item():.4f}; all that trains has a gradient"
+            return False, f"{idle[0]} is trainable, but the loss does not depend on it"
+        return True, f"loss {loss.item():.4f}; all trained parameters have a gradient"
 
 
 def check_randomness(trial: Trial) -> Verdict:
@@ -273,7 +273,7 @@ def check_randomness(trial: Trial) -> Verdict:
     with trial.training(dropout=0.1) as (objective, batch):
         losses = [_step(objective, batch(0))[1].item() for _ in range(2)]
     if losses[0] != losses[1]:
-        problem = f"draw with torch's own generator, or with {DRAW}"
+        problem = f"draw with torch's default generator or {DRAW}"
         return False, f"the same step twice gives {losses}; {problem}"
     return True, "the same step twice gives the same loss, to the bit"
 
@@ -306,7 +306,7 @@ def check_gradient(trial: Trial) -> Verdict:
         return True, "the gradient is the slope of the loss (float64)"
     return False, (
         f"the gradient says {slope:.6g}, the loss changes by {measured:.6g}: something is "
-        "detached, rounded or computed in no_grad, which is right only if it is meant"
+        "detached, rounded or computed in no_grad; check that this is intended"
     )
 
 
@@ -346,16 +346,16 @@ def check_resume(trial: Trial) -> Verdict:
                 ends.append(objective.state_dict())
     for key, value in ends[0].items():
         if not torch.equal(value, ends[1][key]):
-            problem = "keep all that lasts from step to step in parameters and buffers"
-            return False, f"{key} is another after a resume; {problem}"
-    return True, "goes on from a checkpoint to the same bits"
+            problem = "store all state in parameters and buffers"
+            return False, f"{key} differs after resuming; {problem}"
+    return True, "resumes from a checkpoint with the same bits"
 
 
 def check_combination(trial: Trial) -> Verdict:
     """Whether the method can be joined to SimCSE by "+"."""
     plain = "simcse_supervised" if needs_pairs(trial.method) else "simcse"
     if "+" in trial.method or trial.method == plain:
-        return None, "is one already" if "+" in trial.method else "is SimCSE itself"
+        return None, "is one itself" if "+" in trial.method else "is SimCSE itself"
     joined = Trial(f"{plain}+{trial.method}", trial.parameters, trial.base)
     try:
         with joined.training() as (objective, batch):

@@ -32,7 +32,7 @@ def mine(
     questions, answers = (_numbers(cache, column, rows) for column in (0, 1))
     first = np.unique(answers, return_index=True)[1]  # a row for each different answer
     if len(first) <= count:
-        problem = f"the pairs that are trained on have {len(first)} different answers only"
+        problem = f"the training pairs have only {len(first)} different answers"
         raise OptionError("hard_negatives", count, problem)
     answers_of: dict[int, list[int]] = defaultdict(list)
     for question, answer in zip(questions.tolist(), answers.tolist(), strict=True):
@@ -55,14 +55,14 @@ def mine(
                 picked = picked[np.isfinite(rank[picked])]
                 short += int((rank[picked] >= -1).sum() < count)
                 if not len(picked):
-                    problem = f"{cache.text(0, int(rows[row]))[:60]!r} has every answer for its own"
+                    problem = f"{cache.text(0, int(rows[row]))[:60]!r} is paired with every answer"
                     raise OptionError("hard_negatives", count, problem)
                 negatives[rows[row]] = rows[first[np.resize(picked, count)]]
             advance(len(block))
     if short:
         log.warning(
-            "%d of %d pairs have fewer than %d answers below %d %% of their own cosine; they take "
-            "the least alike of the others", short, len(rows), count, MARGIN * 100,
+            "%d of %d pairs have fewer than %d answers below %d %% of their own cosine; these "
+            "use the least similar others", short, len(rows), count, MARGIN * 100,
         )  # fmt: skip
     return negatives
 

@@ -45,8 +45,7 @@ LEAST_RANK_SHARE = 0.8
 GRADIENT = "the gradient"
 STILL = 3  # steps without a gradient after which it is said
 NO_GRADIENT = (
-    "no step has had a gradient, so nothing is learned: are all queries, all answers or all scores "
-    "the same?"
+    "all gradients are zero, so nothing is learned: check that queries, answers and scores differ"
 )
 
 
@@ -63,7 +62,7 @@ class Monitor:
         wrong = [name for name, value in terms.items() if not math.isfinite(value)]
         if wrong:
             raise TrainingError(
-                f"step {step}: {wrong[0]} is not a finite number; the last checkpoint is kept. "
+                f"step {step}: {wrong[0]} is not a finite number; the last checkpoint is safe. "
                 f"Try a smaller learning_rate than {learning_rate:.1e}, or precision fp32 or bf16"
                 f"{see('training-stopped')}"
             )
@@ -75,8 +74,8 @@ class Monitor:
         self.high = self.high + 1 if near and step >= CALM_STEPS else 0
         if self.high >= LASTING:
             raise TrainingError(
-                f"step {step}: the model has collapsed, different sentences have a mean cosine of "
-                f"{terms['cosine_negative']:.4f}; the last checkpoint is kept. Try a smaller "
+                f"step {step}: the model has collapsed: different sentences have a mean cosine of "
+                f"{terms['cosine_negative']:.4f}; the last checkpoint is safe. Try a smaller "
                 f"learning_rate than {learning_rate:.1e}, a larger batch, or text with less "
                 f"repetition{see('training-stopped')}"
             )
@@ -148,19 +147,17 @@ class Drift:
         problem = self._problem(self.base)
         if problem and not self.warned:
             self.warned = True
-            remedy = ", take fewer steps, or train on pairs that belong together"
+            remedy = ", take fewer steps, or train on matching pairs"
             remedy = " or take fewer steps" if self.labeled else remedy
-            message = (
-                "step %d: %s, so search may have become worse: lower learning_rate (now %.1e)%s"
-            )
+            message = "step %d: %s. Search may be worse; lower learning_rate (now %.1e)%s"
             log.warning(message, step, problem, learning_rate, remedy)
 
     def _problem(self, base: dict[str, Any]) -> str | None:
         overlap, cosine = self.values["neighbor_overlap"], self.values["mean_cosine"]
         rank = self.values["effective_rank"]
         if self.guards and overlap < LEAST_OVERLAP:
-            left = "of the base's nearest neighbors are left"
-            return f"{overlap:.0%} {left} (below {LEAST_OVERLAP:.0%})"
+            left = "of the base's nearest neighbors remain"
+            return f"{100 * overlap:.0f} % {left} (below {100 * LEAST_OVERLAP:.0f} %)"
         if cosine > base["mean_cosine"] + MOST_COSINE_GAIN:
             return (
                 f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
@@ -168,7 +165,8 @@ class Drift:
             )
         if rank < base["effective_rank"] * LEAST_RANK_SHARE:
             return (
-                f"the effective rank is {rank:.0f}, less than {LEAST_RANK_SHARE:.0%} of the base's "
+                f"the effective rank is {rank:.0f}, less than {100 * LEAST_RANK_SHARE:.0f} "
+                "% of the base's "
                 f"{base['effective_rank']:.0f}"
             )
         return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_POINTS = 400  # of a curve
 SHOWN = 6  # texts whose neighbors are listed
 DRIFT = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
-TERMS, HELD_OUT, SHARES = "loss and its terms", "held out, with 95 % interval", "share of each term"
+TERMS, HELD_OUT, SHARES = "loss and its terms", "held out, with 95 % CI", "share of each term"
 
 Lines = Mapping[str, Sequence[pictures.Point]]
 
@@ -30,7 +30,7 @@ def run_page(
     try:
         drawn, note = pictures.panels(curves(run.log)), ""
     except MissingExtraError as error:
-        drawn, note = None, f"No curves: {error}"
+        drawn, note = None, f"Curves are missing: {error}"
     evaluations = [line for line in run.log if "evaluation" in line]
     places = [i * len(texts) // SHOWN for i in range(SHOWN)] if len(before) else []
     measured = [line["measured_at"] for line in run.log if "measured_at" in line]

@@ -193,9 +193,7 @@ def text_keys(
     for prompt in by_column:
         taken = len(tokenizer.plain(prompt)) + sum(map(len, tokenizer.around(prompt)))
         if prompt and taken >= max_seq_length:
-            problem = (
-                f"the prompt {brief(prompt)} leaves no room for a text; with the special tokens"
-            )
+            problem = f"the prompt {brief(prompt)} leaves no room for a text; with special tokens"
             raise OptionError(
                 "max_seq_length", max_seq_length, f"{problem} it has {taken}: raise max_seq_length"
             )

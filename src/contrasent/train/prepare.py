@@ -65,7 +65,7 @@ def prepare(
         else None,
     )
     if stated and settings.max_seq_length > encoder.max_seq_length:
-        problem = f"this encoder takes 3 to {encoder.max_seq_length} tokens"
+        problem = f"must be from 3 to {encoder.max_seq_length} tokens for this encoder"
         raise OptionError("max_seq_length", settings.max_seq_length, problem)
     if pooling is None:
         decoder = is_causal(encoder.backbone, always=True)
@@ -80,9 +80,9 @@ def prepare(
     trained = "cosine" if contrast is None else str(contrast.similarity)
     encoder.prompts = replace(encoder.prompts, similarity=trained)
     if compared != trained:
-        log.warning("the base compares vectors by %s, the new model by %s", compared, trained)
+        log.warning("the base compares vectors with %s, the new model with %s", compared, trained)
     if settings.pooling not in (None, encoder.pooling):
-        problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
+        problem = f"{objective} requires pooling {encoder.pooling!r}; omit this setting"
         raise OptionError("pooling", settings.pooling, problem)
     return module
 
@@ -95,14 +95,14 @@ def configure(objective: Objective, settings: Settings) -> None:
     """
     if type(objective).loss is Objective.loss and not any(objective.weights.values()):
         names = [name for name in objective.describe() if name.endswith("_weight")]
-        problem = "nothing is left to learn; set a weight above 0"
+        problem = "at least one weight must be above 0"
         raise OptionError(" and ".join(names) or "weights", 0, problem)
     terms = objective.terms.items()
     others = [name for name, t in terms if not getattr(t, "vectors_only", False)]
     custom = type(objective).forward is not Objective.forward and not objective.vectors_only
     if settings.mini_batch_size and (others or custom):
         what = f"its term {others[0]!r}" if others else "it"
-        problem = f"not for {objective.name}: {what} works on tokens, whose memory is not bounded"
+        problem = f"not for {objective.name}: {what} works on tokens, whose memory is unbounded"
         raise OptionError("mini_batch_size", settings.mini_batch_size, f"{problem}; use 0")
     objective.to(objective.encoder.device)
     for encoder in objective.modules():
@@ -143,8 +143,8 @@ def collator(
     mined = None
     if settings.hard_negatives:
         if not objective.labeled or objective.graded:
-            problem = f"needs pairs of a question and its answer; {objective.name} does not learn"
-            raise OptionError("hard_negatives", settings.hard_negatives, f"{problem} from them")
+            problem = f"needs pairs of questions and answers, which {objective.name}"
+            raise OptionError("hard_negatives", settings.hard_negatives, f"{problem} does not use")
         mined = mine(encoder, cache, rows, settings.hard_negatives)
     return Collator(
         cache,
@@ -174,8 +174,8 @@ def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
     cut, texts = batches.cache.cut, len(batches.cache) * batches.cache.width
     if 100 * cut >= texts:
         raised = settings.max_seq_length < most
-        remedy = f"--set max_seq_length={most} reads" if raised else "the base reads no"
-        shown = f"{cut:,} of {texts:,} texts are cut at {min(settings.max_seq_length, most)} tokens"
+        remedy = f"--set max_seq_length={most} keeps" if raised else "the base cannot use"
+        shown = f"{cut:,} of {texts:,} texts exceed {min(settings.max_seq_length, most)} tokens"
         log.warning("%s; %s more", shown, remedy)
 
 
@@ -188,7 +188,7 @@ def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
     equal = rows - len(np.unique(cache.keys(), axis=0))
     if equal and 100 * equal >= rows:
         remedy = "remove them, or use --set duplicates=mask" if how else "remove them"
-        shown = f"{equal:,} of {rows:,} rows have the same tokens as an earlier one"
+        shown = f"{equal:,} of {rows:,} rows are duplicates after tokenization"
         log.warning("%s. Duplicates act as false negatives: %s", shown, remedy)
 
 
@@ -209,8 +209,8 @@ def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) ->
     prompts, paired = objective.encoder.prompts, objective.labeled and not objective.graded
     for option in () if paired else ("query_prompt", "document_prompt"):
         if getattr(settings, option):
-            problem = f"needs pairs of a query and its document, which {objective.name} does not"
-            raise OptionError(option, getattr(settings, option), f"{problem} learn from")
+            problem = f"needs pairs of queries and documents, which {objective.name}"
+            raise OptionError(option, getattr(settings, option), f"{problem} does not use")
     return column_prompts(prompts, corpus.width, paired=paired)
 
 
@@ -239,7 +239,7 @@ def _order(
         sizes = {"batch_size": settings.batch_size, "seed": settings.seed, "parts": parts}
         return MixedPlan.divide(rows, cache.parts, weights, **sizes)
     if weights:
-        problem = "are of several corpora" if not cuts else "exclude buckets"
+        problem = "needs several corpora" if not cuts else "cannot be combined with buckets"
         raise OptionError("weights", settings.weights, problem)
     if not cuts:
         return BatchPlan.make(rows, batch_size=settings.batch_size, seed=settings.seed, parts=parts)

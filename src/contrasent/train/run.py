@@ -56,7 +56,7 @@ def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
     """The model to leave; the default depends on whether the evaluation shows gain or only harm."""
     blind = getattr(evaluate, "floor", None) is not None
     if keep == "unharmed" and not blind:
-        raise OptionError("--keep", keep, "goes with --evaluate neighbors alone")
+        raise OptionError("--keep", keep, "needs --evaluate neighbors")
     return keep or ("unharmed" if blind else "proven")
 
 
@@ -193,20 +193,18 @@ class RunFolder:
         return [] if names == ["run"] and not begun else names
 
     def _check_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
-        run, holds = self.settings.is_file(), f"holds {occupied[0]!r}"
+        run, holds = self.settings.is_file(), f"contains {occupied[0]!r}"
         if resume and not run:
-            raise OutputError(
-                f"{self.model}: {holds} and no run to go on with; choose another folder"
-            )
+            raise OutputError(f"{self.model}: {holds} and no run to resume; choose another folder")
         if not resume and not overwrite:
-            what = "already holds a run; --resume goes on with it, --overwrite" if run else holds
+            what = "already contains a run; --resume continues it, --overwrite" if run else holds
             if not run:
-                what += "; --overwrite, if it is a model,"
-            raise OutputError(f"{self.model}: {what} starts afresh, or choose another folder")
+                what += "; for a model, --overwrite"
+            raise OutputError(f"{self.model}: {what} starts again, or choose another folder")
         if not resume and not run and "modules.json" not in occupied:
             raise OutputError(
-                f"{self.model}: {holds} and no model; --overwrite replaces only models, so remove "
-                "the folder yourself or choose another"
+                f"{self.model}: {holds} and no model; --overwrite replaces only models. Remove "
+                "the folder or choose another"
             )
         if not resume:
             check_replaceable(self.model)
@@ -218,8 +216,8 @@ class RunFolder:
         texts = [of.get("corpus") or {} for of in (before, now)]
         if texts[0].get("sha256") != texts[1].get("sha256"):
             raise OutputError(
-                f"{self.model}: the run there has other text, of {texts[0].get('source')!r}, than "
-                f"{texts[1].get('source')!r} holds now; resume with the same text, or use "
+                f"{self.model}: the run there used a different text, {texts[0].get('source')!r}, "
+                f"than {texts[1].get('source')!r} now; resume with the same text, or use "
                 "--overwrite or another folder"
             )
         for key in sorted((before.keys() | now.keys()) - {"defaults", "corpus", "products"}):
@@ -232,14 +230,14 @@ class RunFolder:
                 key, old, new = inner, old.get(inner), new.get(inner)
             if key.startswith("source_sha256") and old and new:
                 raise OutputError(
-                    f"{self.model}: the file of {config['objective']['name']} has changed since "
-                    f"the run began (sha256 {old[:8]}..., now {new[:8]}...); restore it, or use "
+                    f"{self.model}: the file of {config['objective']['name']} has changed "
+                    f"(sha256 {old[:8]}..., now {new[:8]}...); restore it, or use "
                     "--overwrite or another folder"
                 )
             if old != new:
                 raise OutputError(
-                    f"{self.model}: the run there has {key} {old!r}, this one {new!r}; resume with "
-                    "the same command, or use --overwrite or another folder"
+                    f"{self.model}: the run there has {key} {old!r}, now it is {new!r}; use "
+                    "the same, or --overwrite or another folder"
                 )
 
     def begun(self) -> dict[str, Any] | None:

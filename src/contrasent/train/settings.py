@@ -150,7 +150,7 @@ class Settings:
         except ValueError:
             numbers = (-1.0,)
         if not all(0 < number < math.inf for number in numbers):
-            raise OptionError("weights", self.weights, 'write a positive number each, as in "2,1"')
+            raise OptionError("weights", self.weights, 'must be positive numbers such as "2,1"')
         return numbers
 
     @property
@@ -205,13 +205,13 @@ def choose(
     """Read named values, and divide them into those of the run and those of the objective."""
     declared, known = {} if objective is None else parameters(objective), run_settings()
     for name in declared.keys() & known.keys():
-        problem = f"its parameter {name!r} has the name of a setting of the run; give it another"
+        problem = f"its parameter {name!r} has the name of a training setting; rename it"
         raise OptionError("--objective", objective, problem)
     for name in given:
         if name not in declared | known:
             if name in RENAMED:
                 raise OptionError(option, name, f"is called {RENAMED[name]!r} here")
-            problem = f"no such setting of a run{f' or of {objective}' if objective else ''}"
+            problem = f"unknown setting of a run{f' or of {objective}' if objective else ''}"
             raise OptionError(option, name, problem, choices=sorted(known | declared))
     of_run = {name: known[name].read(value) for name, value in given.items() if name in known}
     return of_run, {n: declared[n].read(value) for n, value in given.items() if n in declared}
@@ -260,9 +260,9 @@ class Defaults:
         """The chosen values and the reasons, for people; empty if there are none."""
         chosen: dict[str, list[str]] = {}
         for name, value in self.values.items():
-            why = f"published for {objective}"
+            why = f"from the paper of {objective}"
             if name == "duplicates":
-                why = "so that equal texts are not negatives"
+                why = "for repeated texts"
             elif name == "generator":
                 why = f"since the base is {value}"
             elif name == "precision":

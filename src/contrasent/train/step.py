@@ -27,8 +27,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 log = logging.getLogger(__name__)
 
 STOPPING = (
-    "stopping: the step in hand is finished and kept in a checkpoint; Ctrl-C again stops at once, "
-    "and keeps the last one"
+    "stopping after this step, with a checkpoint; Ctrl-C again stops at once, with the last one"
 )
 GRACE = 1.5  # seconds left to the main thread after a second Ctrl-C
 

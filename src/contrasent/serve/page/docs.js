@@ -51,7 +51,7 @@ function fields(words, schema, parts) {
   for (const [name, one] of Object.entries(properties)) {
     const rest = [kind(one, parts)];
     if (required.includes(name)) rest.push("needed");
-    if (one.default !== undefined && one.default !== null) rest.push(`${JSON.stringify(one.default)} if not given`);
+    if (one.default !== undefined && one.default !== null) rest.push(`${JSON.stringify(one.default)} by default`);
     if (one.description) rest.push(one.description);
     made.append(element("dt", name), element("dd", rest.join(". ")));
   }

@@ -21,7 +21,7 @@ async function ask(path, body) {
   try {
     answer = await fetch(path, options);
   } catch {
-    throw new Error("the server does not answer");
+    throw new Error("the server is not responding");
   }
   const data = await answer.json().catch(() => ({}));
   if (answer.status === 401) $("key-form").hidden = false;
@@ -62,7 +62,7 @@ async function health() {
     $("facts").textContent = `${state.model} · ${state.dimension} dimensions · ${texts}`;
     $("key-form").hidden = !state.key_needed || key !== "";
     if (state.texts === null) {
-      say("search-note", "This server was started without --index: compare, heat map and file work.");
+      say("search-note", "This server has no index: only Compare, Heat map and File work.");
     }
     await loadFacets();
   } catch (error) {
@@ -205,7 +205,7 @@ function entry(hits, best) {
   const left = element("div", "left");
   const calibrated = typeof hit.confidence === "number";
   const value = element("span", "value", calibrated ? `${Math.round(hit.confidence)} %` : (hit.cosine ?? hit.score).toFixed(2));
-  value.title = calibrated ? "the chance that this answers" : "cosine";
+  value.title = calibrated ? "the probability that this answers" : "cosine";
   left.append(value);
   const bar = element("div", "bar");
   const fill = element("i");
@@ -301,11 +301,11 @@ async function search(text, exact = false) {
   const other = element("button", "label", `search for ${text} instead`);
   other.type = "button";
   other.addEventListener("click", () => search(text, true).catch((error) => say("search-note", error.message, true)));
-  $("searched").replaceChildren(`searched for ${searched}; `, other);
+  $("searched").replaceChildren(`showing results for ${searched}; `, other);
   $("searched").hidden = searched === text;
   const shown = $("results").children.length;
   const time = Math.round(performance.now() - began).toLocaleString();
-  const well = noMatch ? "nothing matches well; " : "";
+  const well = noMatch ? "no good match; " : "";
   const words = data.bm25_only && `${data.bm25_only}; `;
   say("search-note", hits.length
     ? `${words}${well}the best ${shown} among ${data.texts.toLocaleString()} texts, ${time} ms`
@@ -324,7 +324,7 @@ onSubmit("compare-form", "compare-note", async () => {
   $("gauge").hidden = false;
   $("score").textContent = score.toFixed(4);
   $("needle").style.left = `${(score + 1) * 50}%`;
-  say("compare-note", data.truncated ? "a text was longer than the model reads, and was cut" : "");
+  say("compare-note", data.truncated ? "a text was longer than the model reads and was truncated" : "");
 });
 
 // ------------------------------------------------------------------ heat map
@@ -333,7 +333,7 @@ let heat = null;
 onSubmit("heat-form", "heat-note", async () => {
   const lines = $("lines").value.split("\n").map((line) => line.trim()).filter(Boolean);
   if (lines.length < 2) throw new Error("paste at least two lines");
-  if (lines.length > 60) throw new Error(`${lines.length} lines; at most 60 can be shown`);
+  if (lines.length > 60) throw new Error(`${lines.length} lines; the limit is 60`);
   const data = await ask("similarity", { a: lines });
   heat = { lines, scores: data.scores };
   paintHeat();
@@ -419,7 +419,7 @@ function textsOf(name, content) {
       if (typeof value === "string") return value;
       const found = value && (value.text ?? value.sentence
         ?? Object.values(value).find((one) => typeof one === "string"));
-      if (typeof found !== "string") throw new Error(`line ${at + 1} holds no text`);
+      if (typeof found !== "string") throw new Error(`line ${at + 1} contains no text`);
       return found;
     });
   }
@@ -458,8 +458,8 @@ async function read(file) {
     if (file.size > 20e6) throw new Error("the file is larger than 20 MB");
     const content = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
     const texts = textsOf(file.name, content).map((text) => text.trim()).filter(Boolean);
-    if (!texts.length) throw new Error("the file holds no text");
-    if (texts.length > MOST) throw new Error(`${texts.length.toLocaleString()} texts; at most 5,000`);
+    if (!texts.length) throw new Error("the file contains no text");
+    if (texts.length > MOST) throw new Error(`${texts.length.toLocaleString()} texts; the limit is 5,000`);
     $("progress").hidden = false;
     const vectors = [];
     for (let at = 0; at < texts.length; at += 64) {
