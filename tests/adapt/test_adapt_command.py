@@ -55,7 +55,7 @@ def queries(tmp_path_factory):
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory, model, documents, queries):
     folder, said = tmp_path_factory.mktemp("out") / "s", []
-    done = adapt_index(documents, folder, base=str(model), queries=queries, log=said.append)
+    done = adapt_index(documents, folder, model=str(model), queries=queries, log=said.append)
     return folder, done, said
 
 
@@ -138,7 +138,7 @@ def test_an_index_is_copied_and_nothing_is_encoded(tmp_path, model, documents):
         Index.open(done.folder / "index").vectors, Index.open(tmp_path / "i").vectors
     )
     with pytest.raises(OptionError, match="an index already has a model"):
-        adapt_index(tmp_path / "i", tmp_path / "other", base=str(model))
+        adapt_index(tmp_path / "i", tmp_path / "other", model=str(model))
 
 
 def test_the_default_of_an_index_that_has_learned_is_the_search_without_it(
@@ -181,12 +181,12 @@ def test_an_index_is_searched_with_the_settings_that_it_was_made_with(tmp_path, 
 @pytest.mark.slow
 def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
     folder, done, _ = adapted
-    again = adapt_index(documents, folder, base=str(model), resume=True)
+    again = adapt_index(documents, folder, model=str(model), resume=True)
     assert again == done
     with pytest.raises(OutputError, match="--overwrite"):
-        adapt_index(documents, folder, base=str(model))
+        adapt_index(documents, folder, model=str(model))
     with pytest.raises(InputError, match="no such file"):
-        adapt_index(documents / "nowhere", folder, base=str(model), overwrite=True)
+        adapt_index(documents / "nowhere", folder, model=str(model), overwrite=True)
     assert (folder / "report.json").is_file()
 
 
@@ -195,7 +195,7 @@ def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
 def test_a_killed_one_continues_and_comes_to_the_same(
     tmp_path, adapted, model, documents, queries, line
 ):
-    options = {"base": str(model), "queries": queries}
+    options = {"model": str(model), "queries": queries}
 
     def stop(said):
         if said.startswith(line):
@@ -245,7 +245,7 @@ def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, adapted, model, documents, queries):
     """The disk is full three times, and each resumed run gets further."""
-    options = {"base": str(model), "queries": queries}
+    options = {"model": str(model), "queries": queries}
     flush, writes, patch = os.fsync, [], pytest.MonkeyPatch()
 
     def full(handle):
@@ -275,9 +275,9 @@ def test_corrected_queries_continue_the_run(tmp_path, adapted, model, documents,
     bad = tmp_path / "asked.csv"
     bad.write_text("query,document\nwhat,nowhere.md\n")
     with pytest.raises(InputError, match=r"nowhere\.md"):
-        adapt_index(documents, tmp_path / "s", base=str(model), queries=bad)
+        adapt_index(documents, tmp_path / "s", model=str(model), queries=bad)
     assert len(Index.open(tmp_path / "s" / "index"))  # what was encoded stays
-    done = adapt_index(documents, tmp_path / "s", base=str(model), queries=queries, resume=True)
+    done = adapt_index(documents, tmp_path / "s", model=str(model), queries=queries, resume=True)
     assert done.facts["kept"] == adapted[1].facts["kept"]
 
 
@@ -294,7 +294,7 @@ def test_answers_corrected_after_a_kill_are_learned_anew(tmp_path, model, senten
         asked.write_text("\n".join(["query,document,gain", *rows]))
         with pytest.raises(KeyboardInterrupt):
             adapt_index(
-                notes, tmp_path / "s", base=str(model), queries=asked, resume=True, log=stop
+                notes, tmp_path / "s", model=str(model), queries=asked, resume=True, log=stop
             )
         assert taught.is_file() == learned
         taught.touch()
@@ -333,7 +333,7 @@ def test_what_is_not_proven_is_not_kept(tmp_path, model, documents, queries, mon
         shutil.copy(path, notes)
     lines = queries.read_text().splitlines()[1:25]
     (tmp_path / "asked.csv").write_text("\n".join(["query,document", *lines, *map(again, lines)]))
-    given = {"base": str(model), "queries": tmp_path / "asked.csv", "budget": 10.0}
+    given = {"model": str(model), "queries": tmp_path / "asked.csv", "budget": 10.0}
     done = adapt_index(notes, tmp_path / "s", **given)
     index = Index.open(done.folder / "index")
     assert not done.improved and index.ranker.to_json() == done.facts["default"]
@@ -353,7 +353,7 @@ def test_a_short_budget_searches_some_documents_and_says_so(
 ):
     monkeypatch.setattr(adaptation, "_estimate", lambda rows, encode: 28.0)
     said = []
-    done = adapt_index(documents, tmp_path / "s", base=str(model), budget=10.0, log=said.append)
+    done = adapt_index(documents, tmp_path / "s", model=str(model), budget=10.0, log=said.append)
     (line,) = (line for line in said if "--budget" in line)
     assert "only 29 of 120 documents are searched: encoding all takes about 28 s" in line
     assert line in done.facts["read"] and done.facts["documents"] == 29
@@ -389,20 +389,20 @@ def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):
         ({"queries": "nowhere.csv"}, "no such file"),
     ):
         with pytest.raises((OptionError, InputError), match=match):
-            adapt_index(documents, tmp_path / "s", base=str(model), **options)
+            adapt_index(documents, tmp_path / "s", model=str(model), **options)
         assert not (tmp_path / "s").exists()
     (tmp_path / "remote").mkdir()
     (tmp_path / "remote" / "milvus.json").write_text("{}")
     with pytest.raises(InputError, match="remote: is in Milvus; adapt needs a local"):
         adapt_index(tmp_path / "remote", tmp_path / "s")
     with pytest.raises(OutputError, match="contains the documents"):
-        adapt_index(documents, documents, base=str(model), overwrite=True)
+        adapt_index(documents, documents, model=str(model), overwrite=True)
     assert len(list(documents.iterdir())) == 120
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("precious")
     with pytest.raises(OutputError, match="choose another"):
-        adapt_index(documents, mine, base=str(model), overwrite=True)
+        adapt_index(documents, mine, model=str(model), overwrite=True)
     assert (mine / "thesis.txt").read_text() == "precious"
 
 
@@ -423,7 +423,7 @@ def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, doc
     for name in ("note-000.md", "note-001.md"):
         shutil.copy(documents / name, few)
     (tmp_path / "link").symlink_to(finished)
-    adapt_index(few, tmp_path / "link", base=str(model), overwrite=True)
+    adapt_index(few, tmp_path / "link", model=str(model), overwrite=True)
     made = {"index", "report.json", "report.html"}
     assert {path.name for path in finished.iterdir()} == {*made, "thesis.txt"}
     assert Index.open(finished / "index").model == TorchEncoder.load(model).identity
@@ -454,7 +454,7 @@ def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
 
 def test_a_run_that_was_killed_at_its_first_step_is_begun_again(tmp_path, model, documents):
     (tmp_path / "s" / "work").mkdir(parents=True)
-    assert adapt_index(documents, tmp_path / "s", base=str(model)).facts["documents"] == 120
+    assert adapt_index(documents, tmp_path / "s", model=str(model)).facts["documents"] == 120
 
 
 # ---------------------------------------------------------------------- --train-encoder
@@ -491,7 +491,7 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
     tmp_path, model, sentences, asked, trained, improved
 ):
     notes, trained["improved"] = write_notes(tmp_path / "notes", sentences, range(40)), improved
-    options = {"base": str(model), "queries": asked, "train_encoder": True}
+    options = {"model": str(model), "queries": asked, "train_encoder": True}
     done = adapt_index(notes, tmp_path / "s", **options)
     assert trained["evaluate"] == "heldout" and str(trained["base"]) == str(model)
     assert len(trained["pairs"]) == 240
@@ -517,7 +517,7 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
 
 
 def test_an_encoder_needs_queries_and_torch(tmp_path, model, documents, asked, monkeypatch):
-    options = {"base": str(model), "train_encoder": True}
+    options = {"model": str(model), "train_encoder": True}
     with pytest.raises(OptionError, match="needs 40 queries about 20 documents"):
         adapt_index(documents, tmp_path / "s", **options)
     monkeypatch.setitem(sys.modules, "torch", None)

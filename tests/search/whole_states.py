@@ -177,7 +177,7 @@ def content(folder):
     try:
         index = Index.open(folder)
     except UserError as error:
-        assert "cut short" in str(error), error
+        assert "unfinished index" in str(error), error
         return None
     try:
         return whole(index)

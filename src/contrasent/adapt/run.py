@@ -91,7 +91,7 @@ def adapt_index(
     source: str | Path | Documents,
     output: str | Path,
     *,
-    base: str | None = None,
+    model: str | None = None,
     budget: float = 1800.0,
     queries: Files = None,
     collection: Files = None,
@@ -113,7 +113,7 @@ def adapt_index(
     Args:
         source: a folder, file or archive of documents, or an index, which is copied.
         output: folder to write the index and the report to.
-        base: folder or name of the model; by default the installed one that suits the language.
+        model: folder or name of the model; by default the installed one that suits the language.
         budget: most seconds to spend, except for ``train_encoder``.
         queries: tables of user queries, with columns query, document and optionally gain.
         collection: folders of user queries in BEIR's layout.
@@ -152,20 +152,20 @@ def adapt_index(
             raise InputError(place, missing(place))
     config = {
         "source": str(source),
-        "base": base,
+        "model": model,
         "columns": None if columns is None else list(columns),
         "max_file_text": max_file_text,
         "seed": seed,
         "train_encoder": train_encoder,
     }
-    documents = _source(source, target, base, columns, max_file_text)
-    used = documents.facts.source if isinstance(documents, Index) else base
+    documents = _source(source, target, model, columns, max_file_text)
+    used = documents.facts.source if isinstance(documents, Index) else model
     inputs += [Path(used)] if used and Path(used).exists() else []
     _check_target(target, inputs, resume=resume, overwrite=overwrite)
     log_roles(queries, clicks, log)  # before anything is encoded
     work = Work(target / WORK, config, resume=resume)
     run = _AdaptationRun(target, work, budget, seed, log)
-    run.start(documents, base)
+    run.start(documents, model)
     run.read(queries, collection, clicks)
     if train_encoder:
         run.train()
@@ -227,7 +227,7 @@ def finished(target: Path) -> Adaptation | None:
 def _source(
     source: str | Path | Documents,
     target: Path,
-    base: str | None,
+    model: str | None,
     columns: Sequence[str] | None,
     most: int,
 ) -> Documents | Index:
@@ -243,8 +243,8 @@ def _source(
             if _holds(target / REPORT, "format"):
                 problem += f", or 'contrasent adapt {target} --update' learns again in place"
             raise OutputError(problem)
-        if base is not None:
-            raise OptionError("base", base, "an index already has a model; omit this option")
+        if model is not None:
+            raise OptionError("model", model, "an index already has a model; omit this option")
         index = Index.open(place)
         index.check_finished("adapt")
         return index

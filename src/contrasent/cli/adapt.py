@@ -83,7 +83,7 @@ def adapt(
         done = carry_out(
             source,
             output,
-            base=model,
+            model=model,
             columns=[part.strip() for part in columns.split(",")] if columns else None,
             max_file_text=max_file_text,
             train_encoder=train_encoder,

@@ -108,7 +108,7 @@ def _search(
         with teaching.open("w", encoding="utf-8") as stream:
             for query, document in source.summaries[::TAUGHT]:
                 stream.write(json.dumps({"query": query, "document": document}) + "\n")
-        done = carry_out(source, output, base=model, queries=teaching, budget=seconds, **again)
+        done = carry_out(source, output, model=model, queries=teaching, budget=seconds, **again)
     folder = done.folder / "index"
     index = Index.open(folder)
     encode = open_index_model(index)
