@@ -169,4 +169,4 @@ for settings in ({{"dropout": 0.2}}, {{"runtime": "torch"}}, by_numpy):
     for line in (first, second):
         assert line.startswith(f"computing {model} with torch needs the package torch: pip install")
         assert line.endswith("https://download.pytorch.org/whl/cpu")
-    assert third == "device 'cpu': cannot be set with the runtime numpy "
+    assert third == "device 'cpu': cannot be set with the runtime numpy"

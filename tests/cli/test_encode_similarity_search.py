@@ -351,7 +351,7 @@ WRONG = [
         UserError,
         "--metric 'dot': cannot be combined with --add",
     ),
-    ("index {i} --remove nobody", UserError, "not in the index"),
+    ("index {i} --remove nobody", UserError, "neither a row nor"),
     ("index {i} --remove-where year", UserError, "neither JSON nor"),
     ("index {d} --remove 0", UserError, "no index"),
 ]

@@ -270,10 +270,10 @@ def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     out, err = call(*stopped)
     left = int(re.search(r"(\d) jobs remain", err).group(1))
     assert left >= 4
-    assert "of 2 seeds are missing" in out
+    assert "of 2 seeds are still to run" in out
     out, err = call(*run, "--base", bert)
     assert f"{left} of 5 jobs to do" in err
-    assert "missing" not in out
+    assert "still to run" not in out
     # The first seeds come before the second.
     told = re.findall(r"^\[.*? '([\w ]+)' seed (\d)", err, re.MULTILINE)
     order = [("base", "0"), ("plain", "0"), ("crop 40", "0"), ("plain", "1"), ("crop 40", "1")]
@@ -407,7 +407,7 @@ def test_of_a_paper_only_what_is_stored_is_reported(call):
     # The base was chosen by one headline; two halves were trained with a factor that is not theirs.
     assert "\nchosen        Unsupervised SimCSE is better than the base's averages" in told
     assert told.count("\nnot run       Contrast between dimensions") == 2
-    assert "run with a different recipe than the item's current one" in " ".join(told.split())
+    assert "run with another recipe than the item has now" in " ".join(told.split())
     assert "own:length" in call("own:length", *stored)[0]
 
 

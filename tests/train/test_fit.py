@@ -364,7 +364,7 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
         ({"temperature": 0.1}, "unknown setting of a run"),
         ({"lora": 4}, "lora 4: needs the name of a method"),
         ({"settings": {"eval_size": 9}}, "eval_size 9: needs the name of a method"),
-        ({"settings": Settings(**FEW), "normalize": True}, "normalize True: goes with"),
+        ({"settings": Settings(**FEW), "normalize": True}, "normalize True: needs the name"),
     ]:
         with pytest.raises(OptionError, match=message):
             fit(learner, sentences[:80], output_dir=tmp_path / "m", **given)

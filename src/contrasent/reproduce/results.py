@@ -177,7 +177,7 @@ class ItemResults:
                 if reason := record.get("failed") or self.store.skipped(key):
                     yield reason
                 else:
-                    left[name] = f"{len(missing)} of {len(about['units'])} seeds are missing"
+                    left[name] = f"{len(missing)} of {len(about['units'])} seeds are still to run"
         alike = len(left) == len(planned["measured"]) and len(set(left.values())) == 1
         if alike:
             yield from set(left.values())
@@ -205,7 +205,7 @@ class ItemResults:
             and then != recipe_digest(self.item, row, self.scale)
         ]
         if changed:
-            yield f"{'; '.join(changed)}: run with a different recipe than the item's current one"
+            yield f"{'; '.join(changed)}: run with another recipe than the item has now"
 
     def _forms(self, column: TableColumn) -> dict[str, str]:
         """The number formats of a column."""
