@@ -114,7 +114,7 @@ def test_a_database_that_sqlite_had_begun(tmp_path):
     for name in ("index.db", "index.db-journal"):
         (tmp_path / name).write_bytes(b"")
     assert content(tmp_path) is None
-    with pytest.raises(UserError, match="cut short"), Writer(tmp_path):
+    with pytest.raises(UserError, match="unfinished"), Writer(tmp_path):
         pass
     build(tmp_path)
     assert len(content(tmp_path)[1]) == 200 and not (tmp_path / "index.db-journal").exists()

@@ -32,6 +32,11 @@ MODULES = {
 USAGE = cast(type[Exception], typer.BadParameter.__base__)
 TYPES = {"int_parsing": "must be a whole number", "float_parsing": "must be a number"}
 """The problem of a value of another type, by pydantic's name for it."""
+OPTIONS = {
+    **{"delete": "--remove", "filter": "--where", "loss": "--objective", "model": "--base"},
+    **{"output_dir": "--output", "top_k": "-k", "update": "--upsert"},
+}
+"""Options by the names that other programs give them."""
 
 
 class Commands(TyperGroup):
@@ -72,10 +77,8 @@ def _usage_error(error: Any, parent: Any) -> UserError:
         first = details()[0]
         words = TYPES.get(first["type"]) or str(first["msg"]).replace("Input should", "must")
         return OptionError(_name(param), first["input"], words)
-    old = str(getattr(error, "option_name", "")).strip("-").replace("-", "_")
-    if old in RENAMED:
-        new = RENAMED[old].replace("_", "-")
-        return UserError(f"{error.option_name} is called --{new} here")
+    if kind == "NoSuchOption" and (better := _elsewhere(error)):
+        return UserError(f"no such option: {error.option_name}; use {better}")
     command = "contrasent"
     if error.ctx is not None:
         command = str(error.ctx.command_path)
@@ -89,6 +92,21 @@ def _usage_error(error: Any, parent: Any) -> UserError:
         message = str(error.format_message()).rstrip(".")
         problem = message[:1].lower() + message[1:]
     return UserError(problem if problem.endswith("?") else f"{problem}; {more}")
+
+
+def _elsewhere(error: Any) -> str:
+    """What an option of an earlier version or of another library is here; "" if it is nothing."""
+    known = {option for param in error.ctx.command.params for option in param.opts}
+    old = error.option_name.strip("-").replace("-", "_")
+    new = RENAMED.get(old, old)
+    for option in (OPTIONS.get(old, ""), f"--{new.replace('_', '-')}"):
+        if option in known:
+            return str(option)
+    if "--set" in known:
+        from contrasent.train.settings import run_settings  # the engine's registry, slow to import
+
+        return f"--set {new}=..." if new in run_settings() else ""
+    return ""
 
 
 def _name(param: Any) -> str:

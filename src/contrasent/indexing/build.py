@@ -205,6 +205,10 @@ def index_folder(
     if uri and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--milvus-uri")
     table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
+    kept: dict[str, Any] = {"uri": uri, "collection": collection} if uri else {}
+    if column or columns or id_column or metadata:  # for rows that are added later
+        kept["table"] = {"column": column, "columns": [*columns], "id": id_column}
+        kept["table"]["metadata"] = [*metadata]
     inputs = read_input(
         open_source(
             source,
@@ -221,7 +225,7 @@ def index_folder(
         batch_size=batch_size,
         metric=metric,
         bm25_weight=bm25_weight,
-        settings={"uri": uri, "collection": collection} if uri else None,
+        settings=kept,
         log=log,
     )
     seconds = 0.0

@@ -86,7 +86,8 @@ def add_rows(
         source: a table or a file of lines.
         update: replace rows whose ids are in the index; by default they are an error.
         model: folder or name of the index's model, if it has moved.
-        column: column of the texts; see :func:`contrasent.index_folder`.
+        column: column of the texts; see :func:`contrasent.index_folder`. Columns that are not
+            given are those of the table that the index was made of.
         columns: several columns instead, the title first.
         id_column: column of the ids, required for ``update``; numbers if None.
         metadata: columns to keep as metadata.
@@ -96,10 +97,14 @@ def add_rows(
         OptionError: an id is in the index already, or ``update`` is without ids.
         ModelError: the model is not that of the index.
     """
-    if update and id_column is None:
-        raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     folder, began = resolve_index(index), time.monotonic()
     before = open_index(folder)
+    known = before.facts.settings.get("table", {})
+    if column is None and not columns:
+        column, columns = known.get("column"), known.get("columns", ())
+    id_column, metadata = id_column or known.get("id"), metadata or known.get("metadata", ())
+    if update and id_column is None:
+        raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     name = None if model is None else str(model)
     table = TableColumns(column, columns, id_column, metadata).read(str(source))
     encode = open_index_model(before, name, batch_size=batch_size)

@@ -114,6 +114,7 @@ class Encoder(ABC):
     tokenizer: Tokenizer
     prompts: Prompts
     runtime: str
+    source = ""  # the name or folder that it was loaded by
     lower_case = False
     matryoshka_dims: tuple[int, ...] = ()  # of most models none
     truncated = 0

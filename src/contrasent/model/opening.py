@@ -74,7 +74,9 @@ def open_encoder(
 
 
 def _open_named(name: str | Path, revision: str | None, **settings: Any) -> Encoder:
-    return open_encoder(find_model(name, revision=revision), **settings)
+    encoder = open_encoder(find_model(name, revision=revision), **settings)
+    encoder.source = absolute_name(str(name))
+    return encoder
 
 
 Encoder.opener = _open_named

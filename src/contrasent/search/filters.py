@@ -100,6 +100,9 @@ def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
             problem = f"a field has at most {LETTERS:,} characters, and {PARTS} names between dots"
             raise OptionError("where", key, problem)
         else:
+            names = value if isinstance(value, dict) else ()
+            if bare := [name for name in names if f"${name}" in OPERATORS]:
+                raise OptionError("where", bare[0], f"did you mean '${bare[0]}'?")
             for op, want in operators(value).items():
                 _check_test(op, want)
                 yield key, op, want

@@ -469,8 +469,8 @@ class Index(BaseIndex):
             texts: n texts to search.
             ids: one distinct string for each text; row numbers by default.
             metadata: one JSON value for each text.
-            model: identity of the model behind ``encode``.
-            source: name or folder to load the model from.
+            model: identity of the model behind ``encode``; the encoder's, if it is its method.
+            source: name or folder to load the model from; likewise.
             metric: "cosine" (vectors are scaled to length one) or "dot".
             ranker: how to rank rows; by vectors and BM25 by default.
 
@@ -478,6 +478,9 @@ class Index(BaseIndex):
             UserError: no texts, repeated or missing ids, or metadata that is not JSON.
             ModelError: ``encode`` returned vectors that are not finite or of the wrong shape.
         """
+        encoder = getattr(encode, "__self__", None)
+        if not source and (source := getattr(encoder, "source", "")):
+            model = model or getattr(encoder, "identity", "")
         facts = Facts(model=model, source=source, metric=metric)
         with Writer(None, new=facts) as writer:
             writer.set(ranker=ranker or Ranker())
