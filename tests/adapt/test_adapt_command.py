@@ -33,7 +33,7 @@ ENCODING = "encoding them takes about"  # told before documents are encoded
 def model(tmp_path_factory, bert):
     """The tiny BERT as a sentence encoder, which says how it pools."""
     folder = tmp_path_factory.mktemp("base") / "tiny"
-    TorchEncoder.load(bert, pooling="mean", normalize=True).save(output_dir)
+    TorchEncoder.load(bert, pooling="mean", normalize=True).save(folder)
     return folder
 
 
