@@ -232,7 +232,7 @@ def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again
     if again:
 
         def stop(said):
-            if said.startswith("done in"):
+            if said.startswith("finished in"):
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
@@ -474,9 +474,9 @@ def trained(monkeypatch, bert):
     """What `fit` was given; it leaves another encoder, with a verdict that a test chooses."""
     calls = {"improved": True}
 
-    def fit(method, pairs, settings, *, folder, base, **options):
+    def fit(method, pairs, settings, *, output_dir, base, **options):
         calls.update(pairs=pairs, base=base, **options)
-        TorchEncoder.load(bert, pooling="cls", normalize=True).save(folder)
+        TorchEncoder.load(bert, pooling="cls", normalize=True).save(output_dir)
         gain = SimpleNamespace(value=0.1, low=0.02, high=0.2, count=24)
         scores = {"metric": "mrr@10", "base_score": 0.5, "score": 0.6, "gain": gain}
         return SimpleNamespace(improved=calls["improved"], **scores)
