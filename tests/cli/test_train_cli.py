@@ -77,7 +77,7 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
     best = out.splitlines()[0]
     start = f"heldout mrr@10 {told['score']:.3f} after step {told['best_step']}"
     assert told["improved"] == (told["score"] > told["base_score"])  # ten pairs have no interval
-    start = f"Improved and saved: {start}" if told["improved"] else f"No improvement: {start}"
+    start = f"Better, not proven: {start}" if told["improved"] else f"No improvement: {start}"
     assert best.startswith(f"{start}, {told['history'][0][1]:.3f} before training")
 
 

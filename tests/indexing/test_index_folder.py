@@ -90,12 +90,13 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     with pytest.raises(OptionError, match="is in the index already"):
         add_rows(index, table, **given)
     assert len(Index.open(index)) == 1
-    with pytest.raises(OptionError, match="needs --id"):
-        add_rows(index, table, update=True)
-    made = add_rows(index, table, update=True, **given)
+    made = add_rows(index, table, update=True, metadata=["year"])  # columns as they were
     assert {row.id: row.text for row in made.index.every()} == {
         "7": "Nobody pays.", "8": "The bus stops at the gate.",
     }  # fmt: skip
+    index_folder(notes / "boats.md", tmp_path / "plain", model=models / "mean")
+    with pytest.raises(OptionError, match="needs --id"):
+        add_rows(tmp_path / "plain", table, update=True)
     assert change_model(index, models / "cls").index.model != made.index.model
     ((hit,),) = search_index(index, "where does the bus stop?", k=1, where={"year": "1999"})
     assert hit.id == "8"

@@ -73,6 +73,9 @@ def test_an_index_searches_and_grows_by_its_own_model(bert, tmp_path, sentences)
     opened.add(["a boat shed that opens at noon"], ids=["new"])
     assert opened.search("a boat shed that opens at noon", k=1)[0][0].id == "new"
     assert other.refreshed().search("a boat shed that opens at noon", k=1)[0][0].id == "new"
+    loaded = contrasent.Encoder.load(bert, pooling="mean")
+    Index.build(loaded.encode, sentences[:5]).save(tmp_path / "named")
+    assert Index.open(tmp_path / "named").search(sentences[2], k=1)[0][0].id == "2"
     bare = Index.build(encoder.encode, sentences[:5])
     bare.add(["a boat shed that opens at noon"])
     assert bare.search("a boat shed that opens at noon", k=1)[0][0].id == "5"

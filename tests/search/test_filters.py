@@ -305,7 +305,7 @@ def nested(depth):
     (nested(100), "deeper than 10"), ({"a": "\ud800"}, "lone surrogate"),
     ({"\ud800": 1}, "lone surrogate"), ({".".join("a" * 17): 1}, "16 names between dots"),
     ({"a" * 1001: 1}, "1,000 characters"), ({f"a{n}": 1 for n in range(1025)}, "1,024 names"),
-    ({"a": {"$in": [*range(10_001)]}}, "10,000 values"),
+    ({"a": {"$in": [*range(10_001)]}}, "10,000 values"), ({"a": {"gt": 3}}, "did you mean .\\$gt"),
 ])  # fmt: skip
 def test_refused(where, words):
     with pytest.raises(OptionError, match=words):

@@ -288,6 +288,8 @@ def outcome(run: "Run", evaluator: str) -> str:
         figures += f"; on {gain.count} other items {gain.value:+.3f}, 95 % CI [{low}, {high}]"
     if run.improved is None:
         return f"Saved {saved}: {figures}."
+    if run.improved and gain is None:  # too few items to confirm it on others
+        return f"Better, not proven: {figures}. Saved {saved}."
     if run.improved:
         return f"Improved and saved: {figures}." + (
             "" if run.kept == run.best_step else f" Saved {saved}."

@@ -114,7 +114,7 @@ class Encoder(ABC):
     tokenizer: Tokenizer
     prompts: Prompts
     runtime: str
-    source = ""  # the name or folder that it was loaded by
+    loaded_by: tuple[str, dict[str, Any]] | None = None  # name and settings, of :meth:`load`
     lower_case = False
     matryoshka_dims: tuple[int, ...] = ()  # of most models none
     truncated = 0

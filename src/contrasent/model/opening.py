@@ -75,7 +75,8 @@ def open_encoder(
 
 def _open_named(name: str | Path, revision: str | None, **settings: Any) -> Encoder:
     encoder = open_encoder(find_model(name, revision=revision), **settings)
-    encoder.source = absolute_name(str(name))
+    stated = {key: settings[key] for key in ("pooling", "max_seq_length")}
+    encoder.loaded_by = absolute_name(str(name)), stated
     return encoder
 
 

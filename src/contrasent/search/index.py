@@ -478,10 +478,10 @@ class Index(BaseIndex):
             UserError: no texts, repeated or missing ids, or metadata that is not JSON.
             ModelError: ``encode`` returned vectors that are not finite or of the wrong shape.
         """
-        encoder = getattr(encode, "__self__", None)
-        if not source and (source := getattr(encoder, "source", "")):
-            model = model or getattr(encoder, "identity", "")
-        facts = Facts(model=model, source=source, metric=metric)
+        encoder, settings = getattr(encode, "__self__", None), dict[str, Any]()
+        if not source and (loaded := getattr(encoder, "loaded_by", None)):
+            (source, settings), model = loaded, getattr(encoder, "identity", "")
+        facts = Facts(model=model, source=source, metric=metric, settings=settings)
         with Writer(None, new=facts) as writer:
             writer.set(ranker=ranker or Ranker())
             if not writer.add(texts, encode, ids=ids, metadata=metadata):
