@@ -315,6 +315,7 @@ def test_options_and_missing_extras():
 
 @pytest.mark.parametrize(("value", "expected"), [
     ("heldot", "; did you mean 'heldout'? (one of heldout, none, stsb)"),
+    ("STSB", "; did you mean 'stsb'? (one of heldout, none, stsb)"),
     ("zzzzzzz", "; one of heldout, none, stsb"), ("", "; one of heldout, none, stsb"),
 ])  # fmt: skip
 def test_suggestions(value, expected):

@@ -145,6 +145,7 @@ def suggestion(value: str, choices: Iterable[str]) -> str:
     known = sorted(choices)
     if not known:
         return ""
-    near = get_close_matches(value, known, n=1, cutoff=0.5)
+    names = {name.casefold(): name for name in known}
+    near = [names[one] for one in get_close_matches(value.casefold(), names, n=1, cutoff=0.5)]
     listing = f"one of {', '.join(known)}"
     return f"; did you mean {near[0]!r}? ({listing})" if near else f"; {listing}"

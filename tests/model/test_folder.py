@@ -154,7 +154,7 @@ def test_the_length_that_a_bare_encoder_states(folder):
 
 
 def test_a_bare_encoder_does_not_say_how_to_pool(bert):
-    with pytest.raises(ModelError, match=r"choose one \(cls, mean, max, last_token, "):
+    with pytest.raises(ModelError, match=r"such as --pooling mean \(cls, mean, max, "):
         TorchEncoder.load(bert)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.parameters import Projector
-from contrasent.engine.registry import parameters, summaries
+from contrasent.engine.registry import parameters, parts, summaries
 from contrasent.errors import RENAMED, OptionError
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Pooler, Settings, assignments, choose, run_settings
@@ -170,3 +170,8 @@ def test_an_old_name_is_an_error_that_says_the_new_one(old, new):
         with pytest.raises(OptionError, match=f"'{old}': is called '{new}' here"):
             choose({old: 1}, "simcse")
     assert old not in run_settings()
+
+
+def test_the_papers_spelling_of_a_method_is_known():
+    assert parts("simcse++") == ["simcse_plus_plus"]
+    assert parts("esimcse+simcse++") == ["esimcse", "simcse_plus_plus"]

@@ -79,7 +79,7 @@ def summaries() -> dict[str, str]:
 
 def parts(name: str) -> list[str]:
     """The parts of a name joined by "+", such as "esimcse+simcse_plus_plus"."""
-    return [part.strip() for part in name.split("+")]
+    return [part.strip() for part in name.replace("simcse++", "simcse_plus_plus").split("+")]
 
 
 def methods(name: str) -> list[Method]:

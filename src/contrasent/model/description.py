@@ -60,8 +60,8 @@ class Description:
         pooling = self.pooling if chosen is None else chosen
         if pooling is None:
             raise ModelError(
-                f"{name}: this encoder does not define its pooling; choose one "
-                f"({', '.join(known)}); for a released SimCSE checkpoint use 'contrasent "
+                f"{name}: this encoder does not define its pooling; choose one, such as --pooling "
+                f"mean ({', '.join(known)}); for a released SimCSE checkpoint use 'contrasent "
                 f"import'{see('no-model')}"
             )
         check_pooler(pooling)

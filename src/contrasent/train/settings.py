@@ -22,7 +22,7 @@ from contrasent.engine.parameters import (
     Size,
     check_values,
 )
-from contrasent.engine.registry import base_shape, needs_pairs, parameters, published
+from contrasent.engine.registry import base_shape, needs_pairs, parameters, parts, published
 from contrasent.errors import RENAMED, OptionError, check_choice
 from contrasent.model.pooling import POOLERS
 from contrasent.processes import instructions
@@ -348,7 +348,7 @@ def _choose(
             values["max_steps"] = MOST_STEPS
     if needs_pairs(objective) and "duplicates" in parameters(objective):
         values["duplicates"] = "mask"
-    shown = all(name in SHOWN_IN_BF16 for name in objective.split("+"))
+    shown = all(name in SHOWN_IN_BF16 for name in parts(objective))
     if shown and "precision" not in stated and (precision := fast_precision()) != "fp32":
         values["precision"] = precision
     if "generator" in parameters(objective):
