@@ -31,7 +31,7 @@ from benchmarks.gate import WORDS, WordVectors, passages
 from benchmarks.lines import append
 from contrasent.adapt.bench import Bench, Query, Values, difference, document_names, queries_of
 from contrasent.adapt.learner import AGAIN, NEW
-from contrasent.adapt.teaching import FOLDS, LEVEL, TeachingResult, cross_fitted, teach
+from contrasent.adapt.teaching import FOLDS, LEVEL, TeachingResult, cross_fitted, learn_from_queries
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.model.numpy_model import NumpyModel
@@ -113,7 +113,7 @@ def learn(bench: Bench, seed: int, until: Callable[[], float]) -> TeachingResult
     """The result of a bench's queries; its stages are not kept."""
     with tempfile.TemporaryDirectory() as place:
         work = Work(Path(place), {}, resume=False)
-        return teach(bench, Ranker(), seed=seed, work=work, until=until)
+        return learn_from_queries(bench, Ranker(), seed=seed, work=work, until=until)
 
 
 def run(collection: Collection, teaching: int, seed: int, budget: float, trainer: bool) -> Any:

@@ -337,7 +337,7 @@ def test_what_is_not_proven_is_not_kept(tmp_path, model, documents, queries, mon
     done = adapt_index(notes, tmp_path / "s", **given)
     index = Index.open(done.folder / "index")
     assert not done.improved and index.ranker.to_json() == done.facts["default"]
-    assert index.learned.matrix is index.learned.taught is None and not done.facts["changes"]
+    assert index.learned.matrix is index.learned.known is None and not done.facts["changes"]
     assert done.reason.startswith("Your queries gave no reliable improvement (+0.003, 99 % CI")
     page = (done.folder / "report.html").read_text()
     assert 'class="verdict unproven"' in page and "changed most" not in page

@@ -8,7 +8,7 @@ import pytest
 
 from contrasent.adapt.bench import Bench, Query, difference, document_names, queries_of
 from contrasent.search.index import Index, document_of
-from contrasent.search.learned import Learned, Neighbors, Taught
+from contrasent.search.learned import KnownQueries, Learned, Neighbors
 from contrasent.search.ranking import Ranker
 
 WORDS = ["lamp", "boat", "key", "door", "river", "stone", "glass", "bread", "wind", "chair"]
@@ -47,7 +47,7 @@ def ndcg(names, relevant):
 
 
 def learned_of(index, random):
-    taught = Taught(
+    taught = KnownQueries(
         index.query_vectors(random.normal(size=(40, 8)).astype(np.float32)),
         tuple((f"d{n % 30}",) for n in range(40)),
     )
@@ -77,7 +77,7 @@ def test_it_measures_what_a_search_finds(index, bench):
         Ranker(0.3),
         Ranker(0.3, map_share=0.5),
         Ranker(0.2, smoothing=0.8),
-        Ranker(0.2, map_share=0.5, smoothing=0.4, taught=2.0, taught_from=0.2),
+        Ranker(0.2, map_share=0.5, smoothing=0.4, known=2.0, known_from=0.2),
     ]
     values = bench.values(rankers, learned=learned)
     assert values.shape == (5, 25) and len(np.unique(values.mean(axis=1))) == 5

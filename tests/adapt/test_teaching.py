@@ -19,7 +19,7 @@ from contrasent.adapt.learner import (
     contrast,
     descend,
 )
-from contrasent.adapt.teaching import best_strategy, cross_fitted, folds_of, teach
+from contrasent.adapt.teaching import best_strategy, cross_fitted, folds_of, learn_from_queries
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.search.index import Index
@@ -65,7 +65,7 @@ def bench_of(seed, *, meaning=True, documents=60, each=2, shared=0.0, about=1.5,
 
 
 def taught(bench, *, prior=PRIOR, work=UNKEPT, until=1e9, seed=0):
-    return teach(bench, prior, seed=seed, work=work, until=lambda: until, tuning=SMALL)
+    return learn_from_queries(bench, prior, seed=seed, work=work, until=lambda: until, tuning=SMALL)
 
 
 # ---------------------------------------------------------------------- the loss
@@ -145,7 +145,7 @@ def test_what_queries_teach_is_kept_where_it_helps_with_new_documents_too(tmp_pa
     assert len(list((tmp_path / "w").glob("taught-*-*.stage.json"))) == 2 * teaching.FOLDS
     # What is kept is what it uses, and the index finds by it what the bench found.
     assert (found.learned.matrix is None) == (not found.ranker.map_share)
-    assert (found.learned.taught is None) == (not found.ranker.taught)
+    assert (found.learned.known is None) == (not found.ranker.known)
     assert not found.learned.lacks(found.ranker)
     # A killed run does none of it again.
     with pytest.MonkeyPatch.context() as patch:
@@ -166,7 +166,7 @@ def test_the_prior_is_kept_where_queries_have_nothing_to_do_with_their_answers()
     found = taught(bench, until=0.0)
     assert not found.improved and "The search stays as it was." in found.reason
     assert found.ranker == PRIOR
-    assert found.learned.matrix is found.learned.taught is None
+    assert found.learned.matrix is found.learned.known is None
 
 
 def test_all_ways_are_about_the_prior_and_what_is_there():
@@ -180,7 +180,7 @@ def test_all_ways_are_about_the_prior_and_what_is_there():
         assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
         assert {0.0, 0.3} <= {ranker.bm25_weight for ranker in own}
         bonuses = {
-            (strategy.ranker.taught, strategy.ranker.taught_from) for strategy in strategies[1:]
+            (strategy.ranker.known, strategy.ranker.known_from) for strategy in strategies[1:]
         }
         assert bonuses == {*Tuning().bonuses}
     assert len(candidate_strategies(prior, "few", smooth=True)) < len(strategies) / 2
@@ -213,11 +213,11 @@ class Watched(Bench):
     """A bench that looks at what the queries that it judges were taught."""
 
     def values(self, rankers, numbers=None, learned=None):
-        if numbers is not None and learned is not None and learned.taught is not None:
+        if numbers is not None and learned is not None and learned.known is not None:
             places = {vector.tobytes(): at for at, vector in enumerate(self.vectors)}
-            teaching = {places[vector.tobytes()] for vector in learned.taught.vectors}
+            teaching = {places[vector.tobytes()] for vector in learned.known.vectors}
             assert not teaching & set(numbers.tolist())
-            taught = {name for names in learned.taught.documents for name in names}
+            taught = {name for names in learned.known.documents for name in names}
             judged = {self.documents[self.queries[at].document] for at in numbers}
             self.apart = [*vars(self).get("apart", ()), not taught & judged]
         return super().values(rankers, numbers, learned)
@@ -309,7 +309,7 @@ def test_the_search_to_beat_is_the_default_not_what_the_text_taught():
     bench.learned = Learned(-np.eye(SIZE, dtype=np.float32))
     start = replace(PRIOR, map_share=1.0)
     given = {"seed": 0, "work": UNKEPT, "until": lambda: 0.0, "tuning": SMALL}
-    found = teach(bench, PRIOR, start=start, **given)
+    found = learn_from_queries(bench, PRIOR, start=start, **given)
     assert not found.improved and found.ranker == PRIOR and found.learned.matrix is None
     assert found.before == pytest.approx(bench.values([PRIOR]).mean())
 

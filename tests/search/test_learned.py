@@ -11,9 +11,9 @@ from whole_states import encoder
 from contrasent.errors import DataError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.learned import (
+    KnownQueries,
     Learned,
     Neighbors,
-    Taught,
     bonus,
     mapped,
     smooth_vectors,
@@ -35,9 +35,9 @@ WAYS = [
     Ranker(0.6),
     Ranker(0.2, map_share=0.5),
     Ranker(0.3, smoothing=0.8),
-    Ranker(0.2, taught=3.0, taught_from=0.2),
-    Ranker(0.2, map_share=0.25, smoothing=0.4, taught=1.0, taught_from=0.1),
-    Ranker(0.0, map_share=1.0, smoothing=0.8, taught=1.0, taught_from=0.1),
+    Ranker(0.2, known=3.0, known_from=0.2),
+    Ranker(0.2, map_share=0.25, smoothing=0.4, known=1.0, known_from=0.1),
+    Ranker(0.0, map_share=1.0, smoothing=0.8, known=1.0, known_from=0.1),
 ]
 each_way = pytest.mark.parametrize("ranker", WAYS, ids=str)
 
@@ -47,7 +47,7 @@ def learned_of(vectors, k=3):
     asked = encode(["alpha beta", "delta", "nothing of it"])
     asked /= np.linalg.norm(asked, axis=1, keepdims=True)
     documents = (("doc3", "8"), ("doc5",), ("doc3", "gone"))
-    return Learned(matrix, Neighbors.of(vectors, k), Taught(asked, documents))
+    return Learned(matrix, Neighbors.of(vectors, k), KnownQueries(asked, documents))
 
 
 def made(ranker, texts=TEXTS, metadata=METADATA):
@@ -86,9 +86,9 @@ def scores_of(ranker, learned, vectors, documents, query, words):
             vector = unit([a + ranker.smoothing * b for a, b in zip(vector, mean, strict=True)])
         cosines[row] = dot(asked, vector)
     gains = dict.fromkeys(vectors, 0.0)
-    if ranker.taught:
-        for taught, names in zip(learned.taught.vectors, learned.taught.documents, strict=True):
-            gain = ranker.taught * max(0.0, dot(own, taught.tolist()) - ranker.taught_from)
+    if ranker.known:
+        for taught, names in zip(learned.known.vectors, learned.known.documents, strict=True):
+            gain = ranker.known * max(0.0, dot(own, taught.tolist()) - ranker.known_from)
             for row, document in documents.items():
                 if document in names:
                     gains[row] = max(gains[row], gain)
@@ -255,12 +255,12 @@ def test_smoothing_by_cosines_is_smoothing_by_vectors(rows, k, weight, seed):
 
 def test_a_bonus_is_the_largest_of_what_near_queries_give_and_never_negative():
     asked = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [-1, 0]], dtype=np.float32)
-    taught = Taught(asked, (("a", "b"), ("a",), ("c",), ("a", "c", "d")))
+    taught = KnownQueries(asked, (("a", "b"), ("a",), ("c",), ("a", "c", "d")))
     places = {"a": [4, 5], "b": [1], "c": [7], "d": [0]}
 
-    def gains(taught_from, query):
-        ranker = Ranker(taught=2.0, taught_from=taught_from)
-        given = Learned(taught=taught), query, lambda name: np.array(places[name])
+    def gains(known_from, query):
+        ranker = Ranker(known=2.0, known_from=known_from)
+        given = Learned(known=taught), query, lambda name: np.array(places[name])
         rows, added = bonus(ranker, *given)
         assert rows.tolist() == sorted(rows.tolist())
         return dict(zip(rows.tolist(), added.tolist(), strict=True))
@@ -268,10 +268,10 @@ def test_a_bonus_is_the_largest_of_what_near_queries_give_and_never_negative():
     assert gains(0.6, asked[0]) == pytest.approx({4: 0.8, 5: 0.8, 1: 0.8})
     assert gains(0.5, asked[1]) == pytest.approx({4: 1.0, 5: 1.0, 1: 0.6, 7: 0.92})
     with pytest.raises(OptionError, match="out of range"):
-        Ranker(taught=-1.0)
+        Ranker(known=-1.0)
 
 
 def test_without_learning_nothing_changes():
     vectors = encode(["a", "b"])
     assert mapped(Ranker(map_share=0.5), Learned(), vectors) is vectors
-    assert bonus(Ranker(taught=1.0), Learned(), vectors[0], np.array)[0].tolist() == []
+    assert bonus(Ranker(known=1.0), Learned(), vectors[0], np.array)[0].tolist() == []

@@ -28,7 +28,7 @@ from contrasent.search import store as store_
 from contrasent.search import words as words_
 from contrasent.search import writer as writer_
 from contrasent.search.index import Index
-from contrasent.search.learned import Learned, Neighbors, Taught
+from contrasent.search.learned import KnownQueries, Learned, Neighbors
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.words import Analyzer, Bm25, Postings
@@ -86,8 +86,8 @@ def learn(folder, k=4):
     """A map, neighbors and taught queries."""
     with Writer(folder) as writer:
         matrix = np.random.default_rng(k).normal(size=(8, 8)).astype(np.float32)
-        taught = Taught(MODELS["one"](["row 17"]), ((f"r{k}", "boats.md"),))
-        ranker = Ranker(map_share=0.5, smoothing=0.5, taught=1.0, taught_from=0.5)
+        taught = KnownQueries(MODELS["one"](["row 17"]), ((f"r{k}", "boats.md"),))
+        ranker = Ranker(map_share=0.5, smoothing=0.5, known=1.0, known_from=0.5)
         learned = Learned(matrix, Neighbors.of(writer.store.vectors, k), taught)
         writer.set(ranker=ranker, learned=learned)
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from contrasent.adapt.bench import Bench
-from contrasent.search.learned import Learned, Neighbors, Taught
+from contrasent.search.learned import KnownQueries, Learned, Neighbors
 from contrasent.search.ranking import Ranker
 from contrasent.types import Mask, Numbers, Vectors
 
@@ -101,7 +101,7 @@ class Strategy:
             learned,
             matrix=learned.matrix if ranker.map_share else None,
             neighbors=learned.neighbors if ranker.smoothing else None,
-            taught=learned.taught if ranker.taught else None,
+            known=learned.known if ranker.known else None,
         )
 
 
@@ -114,9 +114,9 @@ def candidate_strategies(
     bonuses = tuning.bonuses if size == "all" else tuning.few_bonuses
     strategies = [Strategy(prior, False)]
     every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
-    for share, weight, smoothing, (taught, start) in every:
+    for share, weight, smoothing, (known, start) in every:
         ranker = replace(prior, bm25_weight=weight, smoothing=smoothing)
-        ranker = replace(ranker, taught=taught, taught_from=start)
+        ranker = replace(ranker, known=known, known_from=start)
         if share is None:
             strategies.append(Strategy(ranker, False))
         else:
@@ -124,7 +124,7 @@ def candidate_strategies(
     return list(dict.fromkeys(strategies))
 
 
-def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
+def known_queries(bench: Bench, teaching: Numbers, absent: Set[int]) -> KnownQueries:
     """Some queries of a bench with the documents that answer them, except absent ones."""
     documents = tuple(
         tuple(
@@ -134,7 +134,7 @@ def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
         )
         for number in teaching.tolist()
     )
-    return Taught(bench.vectors[teaching], documents)
+    return KnownQueries(bench.vectors[teaching], documents)
 
 
 class Learner:
@@ -212,5 +212,5 @@ class Learner:
         """The result of some queries, with the map learned from them or the prior's."""
         if matrix is None:
             matrix = self.bench.learned.matrix
-        taught = taught_by(self.bench, teaching, absent)
-        return replace(self.bench.learned, matrix=matrix, neighbors=self.neighbors, taught=taught)
+        known = known_queries(self.bench, teaching, absent)
+        return replace(self.bench.learned, matrix=matrix, neighbors=self.neighbors, known=known)

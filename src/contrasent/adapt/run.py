@@ -22,7 +22,7 @@ from contrasent.adapt.report import (
     write_report,
 )
 from contrasent.adapt.steps import learn_from_text
-from contrasent.adapt.teaching import teach
+from contrasent.adapt.teaching import learn_from_queries
 from contrasent.adapt.training import train_encoder as fit_encoder
 from contrasent.adapt.user_queries import (
     Files,
@@ -411,7 +411,9 @@ class _AdaptationRun:
 
     def _learn(self) -> dict[str, Any]:
         """Learn; the facts of the report. All that is kept is in the index."""
-        if self.encoder is not None:  # it has seen the others, which would flatter what they teach
+        if (
+            self.encoder is not None
+        ):  # it has seen the others, which would flatter what is learned from them
             seen = set(self.encoder["seen"])
             self.users = [user for user in self.users if user[0] not in seen]
             if too_few(self.users):
@@ -421,7 +423,7 @@ class _AdaptationRun:
         log("learning from the text")
         common: dict[str, Any] = {"seed": self.seed, "until": self.left}
         steps = learn_from_text(
-            self.index, self.encode, self.prior, log=log, judge=bench is None, **common
+            self.index, self.encode, self.prior, log=log, evaluate=bench is None, **common
         )
         for line in steps.notes:
             log(line)
@@ -430,7 +432,7 @@ class _AdaptationRun:
         if bench:
             bench.learned = learned
             log(f"learning from {len(bench.queries):,} queries")
-            result = teach(bench, self.prior, start=ranker, work=self.work, **common)
+            result = learn_from_queries(bench, self.prior, start=ranker, work=self.work, **common)
             words = gain_of_words(bench, self.prior, seed=self.seed)
             ranker, learned = result.ranker, result.learned
             if result.improved:

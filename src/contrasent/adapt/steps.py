@@ -57,11 +57,11 @@ def learn_from_text(
     seed: int,
     log: Log,
     until: Callable[[], float],  # seconds that are left
-    judge: bool = True,
+    evaluate: bool = True,
 ) -> Steps:
     """Learn from the text alone; left out where held-out sentences show no meaning, or harm.
 
-    Without ``judge``, which is where user queries decide, all sentences may teach.
+    Without ``evaluate``, which is where user queries decide, all sentences are trained on.
     """
     rows, numbers = list(index.every()), index.numbers()
     vectors: Vectors = np.asarray(index.vectors[numbers])
@@ -72,7 +72,7 @@ def learn_from_text(
     random = np.random.default_rng(seed)
     judged, teaching = _draw(rows, random)
     about = len({sentence.document for sentence in judged})
-    if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and judge):
+    if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and evaluate):
         few = f"{len(teaching):,} sentences to train on, {about:,} documents to test on"
         note = f"learned nothing from the text: too little text ({few})"
         return Steps(prior, Learned(), (note,))
@@ -87,7 +87,7 @@ def learn_from_text(
     sentences = normalize(np.concatenate([first, later]))
     own_rows = np.array([sentence.row for sentence in (*judged, *teaching)])
     tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
-    if not judge:
+    if not evaluate:
         log(f"training a query map on {len(texts):,} sentences")
         matrix = fit_map(sentences, vectors, own_rows, seed=seed)
         return Steps(wanted, learned_of(index, wanted, matrix), ())
@@ -156,11 +156,11 @@ class _Sentence:
 def _draw(
     rows: Sequence[Row], random: np.random.Generator
 ) -> tuple[list[_Sentence], list[_Sentence]]:
-    """Sentences that judge, one a row, of some documents; sentences that teach, of the others."""
+    """Sentences to evaluate on, one a row of some documents, and to train on, of the others."""
     documents = [document_of(row.id, row.metadata) for row in rows]
     names = list(dict.fromkeys(documents))
     places = {names[i]: place for place, i in enumerate(random.permutation(len(names)))}
-    # A third of the documents judges, fewer where they have many rows.
+    # A third of the documents is held out, fewer where they have many rows.
     order = sorted(random.permutation(len(rows)).tolist(), key=lambda row: places[documents[row]])
     drawn = (
         sentence

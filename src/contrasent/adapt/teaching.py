@@ -1,11 +1,11 @@
-"""Learning from user queries: what they teach is kept if cross-validation proves a gain.
+"""Learning from user queries: what is learned from them is saved if cross-validation proves a gain.
 
 Strategies rank, the default search first. Each query is ranked by what the queries of other folds
 taught, in folds of two kinds: of random queries, as if users asked about the same
 documents again, and of whole documents, as if they were new. Each fold of documents is scored by
 the strategy that is best on the other folds. What is learned is kept if the mean gain over the
 default search is proven, which is if its 99 % interval over documents lies above zero, and if new
-documents are not proven to lose. All queries then teach the strategy that is best on all of them.
+documents are not proven to lose. All queries then train the strategy that is best on all of them.
 
 The best strategy of many looks better than it is, also to other folds, so that a 95 % interval
 would be too narrow: of choices among strategies that help nobody it keeps 9 %, that of 99 % keeps
@@ -49,10 +49,10 @@ class TeachingResult:
     ranker: Ranker  # the default if nothing is improved
     learned: Learned
     improved: bool
-    again: Difference  # on documents that other queries taught about
-    new: Difference  # on documents that no query taught about
+    again: Difference  # on documents that other queries are about
+    new: Difference  # on documents that no training query is about
     before: float  # mean nDCG@10 by the default search
-    after: float  # by the chosen strategies, on documents that other queries taught about
+    after: float  # by the chosen strategies, on documents that other queries are about
     best: Ranker  # the best strategy on all queries, kept or not
     values_before: Floats  # (q,) nDCG@10
     values_after: Floats
@@ -74,7 +74,7 @@ class TeachingResult:
         return f"{gain} The search stays as it was."
 
 
-def teach(
+def learn_from_queries(
     bench: Bench,
     default: Ranker,
     *,
@@ -87,7 +87,7 @@ def teach(
     """Learn from the queries of a bench, and compare with the default search.
 
     ``start`` is a strategy that needs no queries, with what it learned in the bench, and from which
-    the queries teach on; ``until`` gives the seconds that are left.
+    the queries train on; ``until`` gives the seconds that are left.
     """
     teacher = _Teacher(Learner(bench, start or default, seed, tuning), default, work)
     few = teacher.kept("few", lambda: teacher.cost() > FOLDS_SHARE * until())
@@ -178,7 +178,7 @@ class _Teacher:
             [strategy.ranker for strategy in self.strategies(few=False)],
             self.learner.prior,
         )
-        few = [r for r in rankers if r.map_share == prior.map_share and not r.taught]
+        few = [r for r in rankers if r.map_share == prior.map_share and not r.known]
         began, probed = time.monotonic(), np.arange(len(self.bench.queries))[:PROBED]
         learned = Learned(self.bench.learned.matrix, self.learner.neighbors)
         self.bench.values(few, probed, learned)

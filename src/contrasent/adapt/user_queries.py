@@ -19,7 +19,7 @@ Files = str | Path | Sequence[str | Path] | None
 UserQueries = list[tuple[str, dict[int, float]]]
 """Queries, each with the gains of the documents that answer it, by their numbers."""
 
-MIN_QUERIES, MIN_DOCUMENTS = 40, 20  # fewer can neither teach nor judge
+MIN_QUERIES, MIN_DOCUMENTS = 40, 20  # fewer can be neither trained nor evaluated on
 MOST_GAIN, HALF = 4.0, 3  # the limit of a clicked document's gain, and the clicks of half of it
 COMMON = 0.5  # share of all queries beyond which a document that answers them is ignored
 SAMPLE, LONGEST = 2000, 1000  # texts that the known words come from, and characters of each
@@ -128,7 +128,7 @@ def too_few(queries: UserQueries) -> str:
 
 
 def needed() -> str:
-    """The fewest queries that can teach and be evaluated."""
+    """The fewest queries that can be trained and evaluated on."""
     return f"{MIN_QUERIES} queries about {MIN_DOCUMENTS} documents"
 
 

@@ -188,13 +188,13 @@ def choose_validation(
     """The evaluation that decides which model is kept: its name, itself, training rows, a note."""
     if wanted is not None or source.width > 1:
         name = wanted or "heldout"
-        judge, rows, note = _named(name, source, count, seed, keys)
-        return name, judge, rows, note or _blind(name)
+        evaluator, rows, note = _named(name, source, count, seed, keys)
+        return name, evaluator, rows, note or _blind(name)
     problem = why = ""
     for name in ("documents", "neighbors")[not source.documents :]:
         try:
-            judge, rows, _ = _named(name, source, count, seed, keys)
-            return name, judge, rows, why + _blind(name)
+            evaluator, rows, _ = _named(name, source, count, seed, keys)
+            return name, evaluator, rows, why + _blind(name)
         except TrainingError as error:
             problem = str(error)
             why = f"the default, --evaluate documents, is impossible: {problem}\n"
@@ -226,8 +226,8 @@ def _named(
         split = heldout.hold_out(source, count, seed=seed, keys=keys)
         if source.scored:
             _check_held_out_scores(source, split.scores)
-            judge = LabeledValidation(split.queries, split.documents, split.scores)
-            return judge, split.train, split.note
+            evaluator = LabeledValidation(split.queries, split.documents, split.scores)
+            return evaluator, split.train, split.note
         pools = {"pairs": (split.queries, split.pool)}
         return RetrievalValidation(name, pools, split.relevant), split.train, split.note
     if name == "documents":
@@ -241,8 +241,8 @@ def _named(
         raise OptionError("--evaluate", name, problem, choices=(*needs, "none", "stsb"))
     labels = read_labeled_pairs(name)
     digest = f"sha256 {hashlib.sha256(Path(name).read_bytes()).hexdigest()}"
-    judge = LabeledValidation(labels.first, labels.second, labels.scores, digest)
-    return judge, None, _trained_on(name, labels, source)
+    evaluator = LabeledValidation(labels.first, labels.second, labels.scores, digest)
+    return evaluator, None, _trained_on(name, labels, source)
 
 
 def _check_held_out_scores(source: Corpus, held_out: Floats) -> None:

@@ -209,8 +209,8 @@ def choose_base(
             else:
                 compared = f"; {other}: {_cut(fit(every, other_tokenizer))}"
     # A single text of unclear language proves little.
-    sure = [group for group in fits if not (others and group.startswith(UNCLEAR))]
-    lost = [group for group in sure if not fits[group].known]
+    known = [group for group in fits if not (others and group.startswith(UNCLEAR))]
+    lost = [group for group in known if not fits[group].known]
     part, extra = share(lost), "" if others else f"; {EXTRA}"
     if best.known:
         reason = f"its vocabulary knows the language ({_cut(best)}{compared})"

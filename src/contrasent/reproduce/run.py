@@ -382,8 +382,8 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
     """The evaluation of a run: its trace, the score that selects, or nothing."""
     if training.trace is None:
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
-        judge = partial(measure, kind="sts", options=options, folder=folder)
-        return judge if training.resolved.select == "stsb" else None
+        evaluator = partial(measure, kind="sts", options=options, folder=folder)
+        return evaluator if training.resolved.select == "stsb" else None
     trace: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
     # The first row is always the same, so that no checkpoint counts as better than another.
     same = Row("trace", trace["split"], "followed", "", 0.0, 0)

@@ -639,10 +639,10 @@ class Index(BaseIndex):
         return stored.among(self.alive) if self.facts.dead else stored
 
     @cached_property
-    def _taught_rows(self) -> dict[str, Numbers]:
-        """Rows of the documents that answered taught queries."""
-        taught = self.learned.taught
-        names = dict.fromkeys((n for some in taught.documents for n in some) if taught else ())
+    def _known_rows(self) -> dict[str, Numbers]:
+        """Rows of the documents that answered known queries."""
+        known = self.learned.known
+        names = dict.fromkeys((n for some in known.documents for n in some) if known else ())
         rows: dict[str, list[int]] = {name: [] for name in names}
         text = "json_type(metadata, '$.document') = 'text'"
         named = f"CASE WHEN {text} THEN json_extract(metadata, '$.document') ELSE id END"
@@ -716,7 +716,7 @@ class Index(BaseIndex):
         if ranker.uses_bm25:
             words, exact, rarity = self.bm25.weigh(text)
         # What is added to rows of documents that similar queries were answered by.
-        gained = bonus(ranker, learned, vector, lambda name: self._taught_rows[name])
+        gained = bonus(ranker, learned, vector, lambda name: self._known_rows[name])
         # Cosines of all rows, or of those that codes, words and known queries propose.
         if coded:
             rows = self._proposed(query, words, gained[0], allowed, k)
@@ -734,7 +734,7 @@ class Index(BaseIndex):
         if ranker.uses_learned:
             near = np.asarray(self.vectors[best.rows]) @ vector
             best = replace(best, cosines=near)
-        # What tells how sure they are.
+        # What gives them their confidence.
         if adjusted is not ranker or not ranker.uses_bm25:
             return replace(best, evidence=self.evidence(best.cosines, vector))
         covered = float(candidates.words.max()) / max(rarity, 1e-9)
@@ -770,15 +770,15 @@ class Index(BaseIndex):
         return self._sample(Ranker(0.0), Learned())
 
     def _proposed(
-        self, query: Vectors, words: Floats, taught: Numbers, allowed: Mask | None, k: int
+        self, query: Vectors, words: Floats, known: Numbers, allowed: Mask | None, k: int
     ) -> Numbers:
-        """Rows that codes, words or taught queries propose for a mapped query (d,), rising."""
+        """Rows that codes, words or known queries propose for a mapped query (d,), rising."""
         proposed = max(PROPOSED, 10 * k)
         ((_, near),) = self._nearest(query[None], proposed, allowed, k)
         shared = np.flatnonzero(words if allowed is None else words * allowed)
         shared = shared[best_rows(words[shared], proposed)]
-        taught = taught if allowed is None else taught[allowed[taught]]
-        return np.unique(np.concatenate([near, shared, taught]))
+        known = known if allowed is None else known[allowed[known]]
+        return np.unique(np.concatenate([near, shared, known]))
 
     def _sample(self, ranker: Ranker, learned: Learned) -> Vectors:
         """Some rows, smoothed, the same ones whenever the index is opened."""

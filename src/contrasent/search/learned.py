@@ -24,8 +24,8 @@ TABLE = """CREATE TABLE IF NOT EXISTS learned
     (name TEXT PRIMARY KEY, shape TEXT NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL)"""
 HAS_LEARNED_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'learned'"
 # Names that indexes hold keep their spelling.
-_TYPES = {"matrix": "<f4", "neighbors": "<i4", "products": "<f4", "taught": "<f4"}
-_DOCUMENTS = "documents"  # documents of the taught queries, as JSON
+_TYPES = {"matrix": "<f4", "neighbors": "<i4", "products": "<f4", "known": "<f4"}
+_DOCUMENTS = "documents"  # documents of the known queries, as JSON
 ROWS_AT_ONCE = 1024
 Query = Callable[..., list[tuple[Any, ...]]]
 """An SQL statement and its values in, rows out."""
@@ -64,7 +64,7 @@ class Neighbors:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taught:
+class KnownQueries:
     """Queries whose answers are known."""
 
     vectors: Vectors  # (t, d) by the base model
@@ -77,7 +77,7 @@ class Learned:
 
     matrix: Vectors | None = None  # (d, d) of the map of queries
     neighbors: Neighbors | None = None
-    taught: Taught | None = None
+    known: KnownQueries | None = None
 
     def renumbered(self, numbers: Numbers, rows: int) -> "Learned":
         """For an index that keeps some of its ``rows`` rows, in this order."""
@@ -99,12 +99,12 @@ class Learned:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that an index keeps, by their names there."""
-        near, taught = self.neighbors, self.taught
+        near, known = self.neighbors, self.known
         parts = {
             "matrix": self.matrix,
             "neighbors": None if near is None else near.rows,
             "products": None if near is None else near.products,
-            "taught": None if taught is None else taught.vectors,
+            "known": None if known is None else known.vectors,
         }
         return {name: array for name, array in parts.items() if array is not None}
 
@@ -113,7 +113,7 @@ class Learned:
         needed = {
             "map": bool(ranker.map_share) and self.matrix is None,
             "neighbors": bool(ranker.smoothing) and self.neighbors is None,
-            "taught queries": bool(ranker.taught) and self.taught is None,
+            "known queries": bool(ranker.known) and self.known is None,
         }
         return next((name for name, missing in needed.items() if missing), "")
 
@@ -130,11 +130,11 @@ def read_learned(run: Query) -> Learned | None:
             documents = tuple(map(tuple, json.loads(data)))
         else:
             arrays[name] = np.frombuffer(data, _TYPES[name]).reshape(json.loads(shape))
-    near, taught = arrays.get("neighbors"), arrays.get("taught")
+    near, known = arrays.get("neighbors"), arrays.get("known")
     return Learned(
         arrays.get("matrix"),
         None if near is None else Neighbors(near, arrays["products"]),
-        None if taught is None or documents is None else Taught(taught, documents),
+        None if known is None or documents is None else KnownQueries(known, documents),
     )
 
 
@@ -144,12 +144,12 @@ def write_learned(run: Query, learned: Learned, dimension: int, metric: str) -> 
         raise OptionError("metric", metric, "cannot be trained; build the index with cosine")
     stored: list[tuple[str, str, bytes]] = []
     for name, array in learned.arrays.items():
-        if name in ("matrix", "taught") and array.shape[1:] != (dimension,):
+        if name in ("matrix", "known") and array.shape[1:] != (dimension,):
             raise OptionError("learned", name, f"does not have {dimension} dimensions")
         data = np.ascontiguousarray(array, _TYPES[name]).tobytes()
         stored.append((name, json.dumps(array.shape), data))
-    if learned.taught is not None:
-        stored.append((_DOCUMENTS, "", json.dumps(learned.taught.documents).encode()))
+    if learned.known is not None:
+        stored.append((_DOCUMENTS, "", json.dumps(learned.known.documents).encode()))
     if stored or run(HAS_LEARNED_TABLE):
         run(TABLE)
         run("DELETE FROM learned")
@@ -204,11 +204,11 @@ def bonus(
     """Rows of documents that answered queries like this one (d,), and their gains."""
     # The largest gain among several such queries counts.
     gains: dict[str, float] = {}
-    if ranker.taught and learned.taught is not None:
-        cosines = learned.taught.vectors @ query
-        for number in np.flatnonzero(cosines > ranker.taught_from):
-            gain = ranker.taught * (float(cosines[number]) - ranker.taught_from)
-            for document in learned.taught.documents[number]:
+    if ranker.known and learned.known is not None:
+        cosines = learned.known.vectors @ query
+        for number in np.flatnonzero(cosines > ranker.known_from):
+            gain = ranker.known * (float(cosines[number]) - ranker.known_from)
+            for document in learned.known.documents[number]:
                 gains[document] = max(gain, gains.get(document, 0.0))
     by_row = {row: gain for name, gain in gains.items() for row in rows_of(name).tolist()}
     rows = np.array(sorted(by_row), np.int64)

@@ -6,7 +6,7 @@ deviation; the two are averaged. Unlike scaling by the best and the last score f
 depend on how many rows are looked at. The share of words follows the query: it grows where words
 single out their best row more clearly than vectors do theirs, by the ratio of those two z-scores.
 
-The confidence of a hit, in percent, is the chance that it answers, as judged collections taught:
+The confidence of a hit, in percent, is the chance that it answers, as judged collections show:
 the product of two logistic regressions. The first tells whether the texts are about the query at
 all, from the best cosine, the largest share of the query's words (by their rarity) that a row
 holds, and the number of rows; the second whether a hit answers if they are, from its z-score, how
@@ -170,20 +170,20 @@ class Ranker:
         map_share: share of the learned query map in a query's vector; the rest is the vector
             itself.
         smoothing: weight of the mean of a row's nearest neighbors.
-        taught: weight of the bonus for documents that answered similar queries.
-        taught_from: least cosine of two queries that count as similar.
+        known: weight of the bonus for documents that answered similar queries.
+        known_from: least cosine of two queries that count as similar.
     """
 
     bm25_weight: float = KNOWN_WEIGHT
     map_share: float = 0.0
     smoothing: float = 0.0
-    taught: float = 0.0
-    taught_from: float = 0.8
+    known: float = 0.0
+    known_from: float = 0.8
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.bm25_weight <= 1.0:
             raise OptionError("--bm25-weight", self.bm25_weight, "must be from 0 to 1")
-        if not (0.0 <= self.map_share <= 1.0 and self.smoothing >= 0.0 and self.taught >= 0.0):
+        if not (0.0 <= self.map_share <= 1.0 and self.smoothing >= 0.0 and self.known >= 0.0):
             raise OptionError("ranker", self, "has a value out of range")
 
     @property
@@ -194,7 +194,7 @@ class Ranker:
     @property
     def uses_learned(self) -> bool:
         """True if anything that was learned counts."""
-        return bool(self.map_share or self.smoothing or self.taught)
+        return bool(self.map_share or self.smoothing or self.known)
 
     @property
     def plain(self) -> bool:
@@ -211,7 +211,7 @@ class Ranker:
         """How it searches, in a few words."""
         parts = [f"BM25 {self.bm25_weight:g}" if self.uses_bm25 else "vectors alone"]
         learned = {"query map": self.map_share, "smoothing": self.smoothing}
-        learned["known queries"] = self.taught
+        learned["known queries"] = self.known
         return ", ".join(parts + [f"{name} {share:g}" for name, share in learned.items() if share])
 
     def with_bm25(self, weight: float | None) -> "Ranker":

@@ -1,7 +1,7 @@
-"""The one rule for the part of every column: what teaches, what is a text to search, what is not.
+"""The one rule for the part of every column: trained on, searched, or neither.
 
-Known names decide, then contents; ids, dates, labels and paths never teach. Where two readings are
-left, an error shows the two commands that part them.
+Known names decide, then contents; ids, dates, labels and paths are not trained on. Where two
+readings are left, an error shows the two commands that part them.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from contrasent.text.roles import (
 from contrasent.text.tables import MEMORY, Columns, Table, as_number, brief, is_empty
 
 FIELD = "field"
-SAMPLE = 200  # rows by which columns are judged
+SAMPLE = 200  # rows by which the part of a column is decided
 SHORTEST = 40  # mean characters from which a column is taken for a text by its length
 FACTS = 20  # columns besides text, title and id that become metadata
 PROSE, BRIEF = 3.0, 2.5  # mean words of a text, and of what is none next to one
@@ -52,7 +52,7 @@ class Roles:
 
     table: Table
     places: tuple[tuple[str, int], ...]  # roles and positions, that of the scores last
-    note: str = ""  # what else should be known before they teach
+    note: str = ""  # what else should be known before training
     stated: bool = False  # whether they were chosen by whoever reads them
 
     @property
@@ -95,7 +95,7 @@ def _listed(names: Sequence[str]) -> str:
 def training_roles(
     table: Table, columns: Columns | None = None, score: Scored = None, *, single: bool = False
 ) -> Roles:
-    """The columns that teach; ``single``: one column of texts is wanted.
+    """The columns to train on; ``single``: one column of texts is wanted.
 
     Raises:
         InputError: no column holds text, or there are two readings.
@@ -192,7 +192,7 @@ def _score(
 
 
 def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
-    """Whether a column holds texts that may teach, by its name, else by what it holds."""
+    """Whether a column holds texts to train on, by its name, else by what it holds."""
     if kind == NUMBER or (cells and not any(isinstance(cell, str) for cell in cells)):
         return False
     if len(table.columns) == 1:

@@ -18,7 +18,7 @@ from contrasent.text.corpus import Corpus
 MIN_HELD_OUT = 20  # sentences or documents held out, below which they measure nothing
 
 MIN_PAIRS = 40
-"""Pairs held out, below which none are left to judge by (:mod:`contrasent.evaluate.validation`)."""
+"""Pairs held out, below which nothing is evaluated (:mod:`contrasent.evaluate.validation`)."""
 
 
 @dataclass(frozen=True, slots=True)

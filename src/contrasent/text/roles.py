@@ -72,7 +72,7 @@ NEVER = re.compile(
     r"(?:.*_)?(?:ids?|uuid|slug|url|link|path|file|filename|date|time|timestamp|at|by|to|email|"
     r"number|no|nr|code|key|count|length|label|lang|language|type|class|category|status|score|tags?)"
 )
-"""Names of columns that never teach, such as ticket_id and created_at."""
+"""Names of columns that are not trained on, such as ticket_id and created_at."""
 ROW_IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
 """Names of columns whose values name rows in an index."""
 

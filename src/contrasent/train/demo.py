@@ -95,7 +95,7 @@ def learn(
     explained = {doc.id: " ".join(doc.sections[0].paragraphs) for doc in documentation}
     pairs = [(text, explained[name]) for text, name in documentation.summaries]
     questions, answers = map(list, zip(*pairs[::HELD_OUT_SHARE], strict=True))
-    judge = RetrievalValidation("summaries", {"explanations": (questions, answers)})
+    evaluator = RetrievalValidation("summaries", {"explanations": (questions, answers)})
     hidden = {text.casefold() for text in questions}
     lines = dict.fromkeys(line.strip() for text in explained.values() for line in sentences(text))
     corpora: dict[str, Sequence[Any]] = {
@@ -106,7 +106,7 @@ def learn(
     for (name, settings), method in zip(STEPS.items(), (objective, PAIRS), strict=True):
         place, chosen = folder / name, SETTINGS | settings
         again = run | {"resume": run.get("resume", False) and place.is_dir()}
-        how = {"output_dir": place, "base": model, "evaluate": judge, **again}
+        how = {"output_dir": place, "base": model, "evaluate": evaluator, **again}
         done = fit(method, corpora[name], chosen, **how)
         lessons.append(Lesson(f"{method}, {len(corpora[name]):,} {name}", done))
         model = str(done.folder)

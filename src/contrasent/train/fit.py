@@ -154,15 +154,15 @@ def fit(
             plan = replace(plan, rows=left)
     else:
         _check_own(base, evaluate, named)
-        judge = None if isinstance(evaluate, str) else evaluate
+        evaluator = None if isinstance(evaluate, str) else evaluate
         plan = Plan(
             objective=objective,
             corpus=source,
             settings=Settings(**choose(stated, None, option="settings")[0]),
             defaults=defaults,
             base=facts.base if facts else None,
-            evaluate=judge,
-            keep=choose_keep(keep, judge),
+            evaluate=evaluator,
+            keep=choose_keep(keep, evaluator),
             rows=rows,
         )
     return fit_plan(

@@ -131,21 +131,21 @@ def make_plan(
     paired = needs_pairs(method) and not needs_scores(method)
     prompts = with_prompts(describe(folder).prompts, resolved.settings)
     keys = text_keys(folder, resolved.settings.max_seq_length, prompts, corpus.width, paired=paired)
-    judge: Evaluate | None
+    evaluator: Evaluate | None
     if callable(evaluate):
-        validation, judge, rows, note = "function", evaluate, None, ""
+        validation, evaluator, rows, note = "function", evaluate, None, ""
     else:
         settings = resolved.settings
-        validation, judge, rows, note = choose_validation(
+        validation, evaluator, rows, note = choose_validation(
             None if evaluate is None else str(evaluate),
             corpus,
             settings.eval_size,
             settings.seed,
             keys,
         )
-    if isinstance(judge, NeighborValidation) and base_kind(folder) == LANGUAGE_MODEL:
+    if isinstance(evaluator, NeighborValidation) and base_kind(folder) == LANGUAGE_MODEL:
         # Training should change a language model's neighborhoods.
-        judge = replace(judge, floor=0.0)
+        evaluator = replace(evaluator, floor=0.0)
     return Plan(
         objective=method,
         corpus=corpus,
@@ -153,9 +153,9 @@ def make_plan(
         parameters=resolved.parameters,
         defaults=resolved.defaults,
         base=base,
-        evaluate=judge,
+        evaluate=evaluator,
         validation=validation,
-        keep=choose_keep(keep, judge),
+        keep=choose_keep(keep, evaluator),
         rows=rows,
         note=note,
     )

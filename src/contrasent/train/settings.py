@@ -238,7 +238,7 @@ ENCODER_SETTINGS: dict[str, Any] = {
 """Settings that take the place of a method's where the base is a sentence encoder."""
 
 ENCODER_SETTINGS_PAIRS = {**ENCODER_SETTINGS, "learning_rate": 2e-5}
-"""The same where the method learns from pairs: they teach, and the held-out ones watch over it."""
+"""The same where the method learns from pairs, whose held-out ones watch over it."""
 
 ENCODER_DROPS = ("head", "mini_batch_size")
 """Published settings that a sentence encoder has no use for: it keeps its own head."""
