@@ -298,7 +298,10 @@ def test_a_table_alone_is_read_as_in_a_folder(tmp_path):
         texts.append({row.text for row in Index.open(tmp_path / "s").every()})
     assert texts[0] == {f"Boat {n}\nIt sails at noon." for n in range(3)}
     assert texts[1:] == [texts[0]] * 3
-    run("index", place / "corpus.jsonl", "-o", tmp_path / "s", "--add", "--columns", "year,title")
+    again = "index", place / "corpus.jsonl", "-o", tmp_path / "s", "--columns", "year,title"
+    with pytest.raises(UserError, match="'d0': is in the index already"):
+        run(*again, "--add")  # the ids are of the column that the index was made with
+    run(*again, "--upsert")
     assert "Boat 0" in {row.text for row in Index.open(tmp_path / "s").every()}
     with pytest.raises(UserError, match="cannot be combined with --columns"):
         run("index", place, "-o", tmp_path / "x", "--column", "text", "--columns", "a,b")

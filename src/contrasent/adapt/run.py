@@ -411,9 +411,7 @@ class _AdaptationRun:
 
     def _learn(self) -> dict[str, Any]:
         """Learn; the facts of the report. All that is kept is in the index."""
-        if (
-            self.encoder is not None
-        ):  # it has seen the others, which would flatter what is learned from them
+        if self.encoder is not None:  # it has seen the others, so they would flatter it
             seen = set(self.encoder["seen"])
             self.users = [user for user in self.users if user[0] not in seen]
             if too_few(self.users):
