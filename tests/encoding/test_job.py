@@ -101,7 +101,7 @@ def test_other_models_inputs_and_settings_are_refused(tmp_path, source):
     with pytest.raises(InputError, match=r"shard-000002.parquet: is of another model"):
         gather(str(tmp_path / "v"))
     shard.write_bytes((tmp_path / "v" / "shard-000001.parquet").read_bytes())
-    with pytest.raises(InputError, match=r"shard-000002.parquet: is of a different input"):
+    with pytest.raises(InputError, match=r"shard-000002.parquet: is of different input"):
         gather(str(tmp_path / "v"))
     shard.write_bytes(b"PAR1")
     with pytest.raises(InputError, match="not a complete file of vectors"):
