@@ -408,7 +408,7 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     assert found() == {"a": "one", "b": "deux", "c": "trois"}
     assert found("--where", "n>=3") == {"b": "deux", "c": "trois"}
     assert found("--where", "n>=3", "--where", '{"n": {"$ne": 4}}') == {"b": "deux"}
-    write([{"text": "four"}])
+    write([{"id": "d", "text": "four", "n": 5}])  # by the columns that the index was made with
     run("index", source, "--model", MINILM, "-o", folder, "--add")
     assert set(found().values()) == {"one", "deux", "trois", "four"}
     removed = run("index", folder, "--remove", "a", "--remove-where", "n=4")

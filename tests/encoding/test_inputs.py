@@ -110,7 +110,7 @@ def test_a_file_that_is_written_again_between_shards_is_named(tmp_path):
 
 @pytest.mark.parametrize(("content", "options", "error", "words"), [
     ("a\n\x00b\n", {}, InputError, r"a\.jsonl:"),
-    ('{"text": "a"}\n{"text": 3}\n', {}, InputError, r"a\.jsonl:2: .*holds 3"),
+    ('{"text": "a"}\n{"text": 3}\n', {}, InputError, r"a\.jsonl:2: .*contains 3"),
     ('{"text": "a"}\n{"text": " "}\n', {}, InputError, r"a\.jsonl:2: blank"),
     ('{"text": "a", "id": null}\n', {"identity": "id"}, InputError, r":1: the id must be"),
     ('{"one": "a", "two": "b"}\n', {}, InputError, "choose one with --column"),

@@ -107,6 +107,6 @@ def test_bad_input_is_named(loss, options, message):
     two = torch.randn(2, 3)
     with pytest.raises(OptionError, match=message):
         loss(two, two, **options)
-    for other, problem in ((two[:1], "one row"), (torch.randn(3, 3), "shapes")):
+    for other, problem in ((two[:1], "two rows or more"), (torch.randn(3, 3), "shapes")):
         with pytest.raises(ValueError, match=problem):
-            loss(two[:1] if problem == "one row" else two, other)
+            loss(two[:1] if problem == "two rows or more" else two, other)

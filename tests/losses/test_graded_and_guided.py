@@ -67,7 +67,7 @@ def test_complex_cosines_are_those_of_complex_numbers(seed, n, half):
 def test_complex_cosines_of_a_text_with_itself_and_of_odd_dimensions():
     a = vectors(0, 3, 6)
     assert complex_cosines(a, 2 * a).tolist() == pytest.approx([1.0] * 3)
-    with pytest.raises(ValueError, match="5 , cannot be halved"):
+    with pytest.raises(ValueError, match="5, cannot be halved"):
         complex_cosines(a[:, :5], a[:, :5])
 
 

@@ -100,7 +100,9 @@ def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):
             OptionError, match=r"must contain \[X\] once, followed by \[MASK\] once"
         ):
             check("promptbert", {"positive_template": wrong})
-    with pytest.raises(OptionError, match=r"promptbert requires pooling 'mask'; omit$"):
+    with pytest.raises(
+        OptionError, match=r"promptbert requires pooling 'mask'; omit this setting$"
+    ):
         prepare(tiny["bert"], "promptbert", dict(GIVEN), Settings(pooling="mean"))
     with pytest.raises(OptionError, match="templates are not subtracted from"):
         find("esimcse+promptbert")(load("bert"), **GIVEN, view="dropout")

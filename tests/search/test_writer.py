@@ -106,7 +106,7 @@ class Machine(RuleBasedStateMachine):
     def several_changes_at_once(self, name):
         with Writer(self.folder) as writer:
             writer.update(["once"], encode, ids=[name])
-            writer.update(["twice"], encode, ids=[name])
+            writer.update(["is repeated, for text 1"], encode, ids=[name])
             writer.delete([name])
             writer.update(["thrice"], encode, ids=[name], metadata=[[1]])
         self.model[name] = ("thrice", [1])
@@ -214,10 +214,10 @@ def test_a_failure_changes_nothing(folder):
 
 @pytest.mark.parametrize(("change", "error", "words"), [
     (lambda w: w.add(["x"], encode, ids=["3"]), OptionError, "'3'.*in the index already"),
-    (lambda w: w.add(["x", "y"], encode, ids=["a", "a"]), OptionError, "twice"),
+    (lambda w: w.add(["x", "y"], encode, ids=["a", "a"]), OptionError, "is repeated, for text 1"),
     (lambda w: w.add(["x"], encode, model="other"), ModelError, "cannot be compared"),
     (lambda w: w.add(["x"], np.ones((1, 7), np.float32)), ModelError, "7 dimensions"),
-    (lambda w: w.add(["x"], encode, metadata=[1, 2]), OptionError, "one value for 1"),
+    (lambda w: w.add(["x"], encode, metadata=[1, 2]), OptionError, "one value for each of 1"),
     (lambda w: w.update(["x"], encode, ids=["a", "b"]), OptionError, "one id for each"),
     (lambda w: w.delete(["no"]), OptionError, "'no'.*not in the index"),
     (lambda w: w.delete_where({"n": {"$like": 3}}), OptionError, "is not an operator"),

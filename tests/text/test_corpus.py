@@ -427,7 +427,7 @@ def test_files_of_a_folder_must_agree(put):
     put("c/b.csv", "question,answer\na,b\n")
     fails(lambda: open_corpus(folder), "b.csv: the file has question, answer where a.csv has")
     put("c/b.csv", "left\na\n")
-    fails(lambda: open_corpus(folder), "b.csv: the file has left where a.csv gives left, right")
+    fails(lambda: open_corpus(folder), "b.csv: the file has left where a.csv has left, right")
 
 
 def test_broken_files(put, parquet):

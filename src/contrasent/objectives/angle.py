@@ -1,4 +1,4 @@
-"""AnglE: the order of rated pairs, by cosines and by angles in complex space."""
+"""AnglE: orders rated pairs by cosines and by angles in complex space."""
 
 from functools import partial
 from typing import Any, ClassVar

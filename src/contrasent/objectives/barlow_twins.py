@@ -1,4 +1,4 @@
-"""SimCSE with Barlow Twins: decorrelated dimensions, and artificial rows."""
+"""SimCSE with Barlow Twins: decorrelated dimensions and artificial rows."""
 
 from typing import Any, ClassVar
 

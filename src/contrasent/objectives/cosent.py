@@ -1,4 +1,4 @@
-"""CoSENT: the order of pairs that people have rated."""
+"""CoSENT: orders the cosines of rated pairs as people rated them."""
 
 from functools import partial
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Cosine regression: the cosine of a rated pair is to be its score."""
+"""Cosine regression: trains the cosine of a rated pair to equal its score."""
 
 from typing import Any, ClassVar
 

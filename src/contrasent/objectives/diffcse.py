@@ -1,4 +1,4 @@
-"""DiffCSE: contrast by dropout, and the sentence vector must tell what was edited."""
+"""DiffCSE: contrast by dropout, and the vector must reveal which tokens were edited."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""ESimCSE: positives of another length, and negatives from the batches before."""
+"""ESimCSE: positives with repeated words, and a queue of negatives from earlier batches."""
 
 from typing import Annotated, Any, ClassVar
 

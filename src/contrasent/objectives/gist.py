@@ -1,4 +1,4 @@
-"""GISTEmbed: a guide says which negatives of a batch are none."""
+"""GISTEmbed: a guide model filters false negatives."""
 
 from typing import Annotated, Any, ClassVar
 

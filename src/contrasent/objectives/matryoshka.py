@@ -1,4 +1,4 @@
-"""Matryoshka: the first dimensions of a vector are to be a vector of their own."""
+"""Matryoshka: trains the first dimensions of a vector to work on their own."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""PromptBERT: a sentence is what fills the mask of a template around it."""
+"""PromptBERT: the mask token of a template around the sentence is its vector."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

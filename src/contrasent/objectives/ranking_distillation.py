@@ -1,4 +1,4 @@
-"""Ranking distillation: the batch is ranked as a guide ranks it."""
+"""Ranking distillation: ranks each batch as a guide model does."""
 
 from typing import Any, ClassVar
 

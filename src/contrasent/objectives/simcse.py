@@ -1,4 +1,4 @@
-"""SimCSE without labels: a sentence is its own positive, by dropout."""
+"""SimCSE without labels: each sentence is its own positive, by dropout."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal

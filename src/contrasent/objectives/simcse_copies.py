@@ -1,4 +1,4 @@
-"""SimCSE with an edited copy of every sentence as a further example."""
+"""SimCSE with an edited copy of every sentence as an additional example."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal

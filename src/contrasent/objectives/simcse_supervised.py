@@ -1,4 +1,4 @@
-"""SimCSE with labels: pairs that belong together, and hard negatives."""
+"""SimCSE with labels: matching pairs, and hard negatives."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
