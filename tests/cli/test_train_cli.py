@@ -399,7 +399,7 @@ def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     assert first.returncode == 130, err
     *_, stopping, last = err.splitlines()
     assert stopping.startswith("contrasent: stopping after this step, with a ")
-    assert re.fullmatch(r"contrasent: stopped; step \d+ of 200 is kept; --resume continues m", last)
+    assert re.fullmatch(r"contrasent: stopped; saved step \d+ of 200; --resume continues m", last)
     assert "Traceback" not in err
     assert (tmp_path / "m" / "run" / "checkpoint.safetensors").is_file()
     second = started(*asked, "-o", "m", "--resume", folder=tmp_path)

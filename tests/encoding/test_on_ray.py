@@ -222,5 +222,5 @@ def test_the_reason_of_a_silence_is_what_is_known():
         watch.look([3, 4], heard=False)
     watch.look([3, 4], heard=True)
     still.now, still.board = 180.0, ({3: 6}, 4096)
-    with pytest.raises(UserError, match="shard 3 was begun 6 times"):
+    with pytest.raises(UserError, match="shard 3 was started 6 times"):
         watch.look([3, 4], heard=False)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from contrasent import progress
 from contrasent.errors import ModelError, OptionError, import_extra
@@ -35,7 +36,6 @@ TASKS: dict[str, tuple[str, ...]] = {
 SIMILARITIES = ("cosine", "dot")
 BUDGET = 2048
 """Padded tokens of a call: enough to keep a core busy, little enough to share calls among cores."""
-ALIKE = 256  # tokens of every call whose vectors do not depend on other rows
 FEW = 8  # up to so many texts are computed in one call by all cores, more by a call for each core
 
 
@@ -437,17 +437,8 @@ def encode_batch_invariant(
 ) -> Vectors:
     """Vectors that do not depend, to the bit, on which other rows there are or in which order.
 
-    The order of additions depends on a matrix's shape: rows of one length go together without
-    padding, always as many as fit, spare places filled by repetition.
+    The order of additions depends on the shape of a product, and with some kernels (OpenBLAS for
+    AVX2) on the place of a row in it, so each text has a call of its own, on one core.
     """
-    calls: list[NDArray[np.int64]] = []
-    for length in np.unique(tokens.lengths):
-        rows = np.flatnonzero(tokens.lengths == length)
-        count = max(1, ALIKE // max(1, int(length)))
-        calls += np.split(rows, range(count, len(rows), count))
-
-    def filled(part: Tokens) -> Vectors:
-        count = max(1, ALIKE // max(1, int(part.lengths[0])))
-        return embed(part.select(np.resize(np.arange(len(part)), count)))[: len(part)]
-
-    return in_calls(filled, tokens, dimension, calls)
+    with threadpool_limits(1, "blas"):
+        return in_calls(embed, tokens, dimension, np.arange(len(tokens))[:, None])
