@@ -423,22 +423,25 @@ def test_a_first_build_that_is_stopped_continues(tmp_path, kill):
 
 
 @pytest.mark.slow
-def test_ten_thousand_documents_without_a_change_take_two_seconds(tmp_path):
+def test_ten_thousand_documents_without_a_change_are_not_read(tmp_path):
+    """A synchronization takes less processor time, its start included, than reading them once."""
     place = tmp_path / "many"
     for number in range(10_000):
         file = place / f"{number % 100:02}" / f"{number}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"Note {number} is short.\n")
     facts = Facts(origin=DocumentSource(place).origin.to_json(), model="m")
-    source = DocumentSource(place)
+    source, began = DocumentSource(place), time.process_time()
     made = document_rows(source, source.files, lambda texts: [3] * len(texts), 64)
+    reading = time.process_time() - began
     vectors = np.ones((len(made), 8), np.float32)
     create(tmp_path / "s", lambda texts: vectors[: len(texts)], made, facts, documents=source.files)
     taken = []
-    while len(taken) < 3 and min(taken, default=2.0) >= 2.0:  # on a busy machine one try is chance
+    # On a busy machine one try is chance.
+    while len(taken) < 3 and min(taken, default=reading) >= reading:
         began = os.times()
         out, _ = started(tmp_path / "s", "--sync").communicate()
         ended = os.times()
         assert "10,000 unchanged" in out
         taken.append(ended[2] + ended[3] - began[2] - began[3])
-    assert min(taken) < 2.0
+    assert min(taken) < reading

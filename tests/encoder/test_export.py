@@ -177,5 +177,5 @@ def test_what_cannot_be_is_rejected_before_any_work(models, onnx, tmp_path):
     (tmp_path / "other" / "file").write_text("mine")
     with pytest.raises(OutputError, match="is not an export"):
         export(models["bert"], tmp_path / "other", engine="onnx", overwrite=True)
-    with pytest.raises(OptionError, match="16 at least"):
+    with pytest.raises(OptionError, match="at least 16 are needed"):
         export(models["bert"], tmp_path / "few", engine="onnx", calibration=["one"])
