@@ -104,7 +104,7 @@ def test_either_process_is_killed_and_resume_is_exact(machines, whole, run):
     killed(machines, target, 1)
     os.chdir(one)
     _, error = run(*command(target, "--resume")[2:], code=2)
-    assert "the run there has processes 2, now it is 1; resume with the same command" in error
+    assert "the run there has processes 2, now it is 1; use the same, or --overwrite" in error
     assert len(error.splitlines()) == 1
     codes, errors = trained(machines, target, "--resume")
     assert codes == [0, 0], errors
