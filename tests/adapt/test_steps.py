@@ -67,7 +67,7 @@ def test_where_queries_judge_all_sentences_may_teach(opposite_map, monkeypatch):
     texts, log = with_topics(), []
     index = Index.build(encode, texts, metadata=[{"document": f"{n}"} for n in range(len(texts))])
     given = {"seed": 0, "log": log.append, "until": lambda: 600.0}
-    found = learn_from_text(index, encode, Ranker(0.0), judge=False, **given)
+    found = learn_from_text(index, encode, Ranker(0.0), evaluate=False, **given)
     assert found.ranker.map_share and found.ranker.smoothing and not found.notes
     assert not found.learned.lacks(found.ranker) and "training a query map on" in log[0]
 
