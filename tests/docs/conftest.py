@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from tools import reference
 
 from doc_pages import ROOT
 
@@ -12,6 +13,14 @@ from doc_pages import ROOT
 def table(path, header, rows):
     with path.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows([header, *rows] if header else rows)
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory):
+    """The reference pages, written once for the pages and for their own tests."""
+    folder = tmp_path_factory.mktemp("site") / "reference"
+    reference.write(folder, ROOT / "docs" / "schemas")
+    return folder
 
 
 @pytest.fixture(scope="session")

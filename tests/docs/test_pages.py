@@ -176,13 +176,6 @@ def test_messages_name_sections_of_the_troubleshooting_page():
     assert len(set(named)) >= 10, set(named)
 
 
-@pytest.fixture(scope="module")
-def generated(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site") / "reference"
-    reference.write(folder, ROOT / "docs" / "schemas")
-    return folder
-
-
 def test_every_link_leads_somewhere(generated):
     count = 0
     for page in PAGES:

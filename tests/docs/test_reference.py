@@ -22,13 +22,6 @@ COSTS = {
 """Examples that take over a second, or need data."""
 
 
-@pytest.fixture(scope="module")
-def generated(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site") / "reference"
-    reference.write(folder, ROOT / "docs" / "schemas")
-    return folder
-
-
 def thing(name):
     home, _, last = f"contrasent.{name}".rpartition(".")
     return getattr({"contrasent": contrasent, "contrasent.engine": engine}[home], last)

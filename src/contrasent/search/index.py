@@ -480,7 +480,7 @@ class Index(BaseIndex):
         """
         encoder, settings = getattr(encode, "__self__", None), dict[str, Any]()
         if not source and (loaded := getattr(encoder, "loaded_by", None)):
-            (source, settings), model = loaded, getattr(encoder, "identity", "")
+            (source, settings), model = loaded, model or getattr(encoder, "identity", "")
         facts = Facts(model=model, source=source, metric=metric, settings=settings)
         with Writer(None, new=facts) as writer:
             writer.set(ranker=ranker or Ranker())
