@@ -156,15 +156,15 @@ class Learner:
         for number, query in enumerate(bench.queries):
             best = self.best[number]
             self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
-            answers, judged = list[int](), list[int]()
+            answers, relevant = list[int](), list[int]()
             for unit, gain in query.relevant.items():
                 rows = bench.rows_of(unit)
-                judged.extend(rows)
+                relevant.extend(rows)
                 if len(rows) and gain > 0:
                     cosines = np.asarray(bench.index.vectors[rows]) @ bench.vectors[number]
                     answers.append(rows[cosines.argmax()])
             self.answers.append(np.array(answers, dtype=np.int64))
-            self._own.append(np.array(judged, dtype=np.int64))
+            self._own.append(np.array(relevant, dtype=np.int64))
 
     def documents_of(self, numbers: Numbers) -> set[int]:
         """All documents that answer some queries."""

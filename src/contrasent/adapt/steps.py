@@ -31,7 +31,7 @@ MAP_SHARE = 0.25
 SMOOTHING, NEIGHBORS = 0.6, 5
 SMOOTHED_ROWS = (500, 50_000)  # fewer have no near neighbors; of more these take minutes to find
 ONE_DIRECTION = 0.8  # length of the mean of all vectors from which they point in one direction
-SENTENCES, JUDGED, MIN_SENTENCES = 1000, 150, 200
+SENTENCES, TESTED, MIN_SENTENCES = 1000, 150, 200
 ROWS = 5000  # of an index that sentences search
 SHORTEST, LONGEST, RUN = 4, 60, 10  # words of a sentence; of a part of a text without sentences
 MEANING = 0.001  # p value by which held-out sentences must find their passages above chance
@@ -70,32 +70,32 @@ def learn_from_text(
         note = "learned nothing from the text: this model's vectors point in one direction"
         return Steps(prior, Learned(), (note,))
     random = np.random.default_rng(seed)
-    judged, teaching = _draw(rows, random)
-    about = len({sentence.document for sentence in judged})
+    tested, teaching = _draw(rows, random)
+    about = len({sentence.document for sentence in tested})
     if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and evaluate):
         few = f"{len(teaching):,} sentences to train on, {about:,} documents to test on"
         note = f"learned nothing from the text: too little text ({few})"
         return Steps(prior, Learned(), (note,))
-    begun, texts = time.monotonic(), [sentence.text for sentence in (*judged, *teaching)]
+    begun, texts = time.monotonic(), [sentence.text for sentence in (*tested, *teaching)]
     first = for_task(encode, "query")(texts[:_FIRST])
     seconds = (time.monotonic() - begun) / _FIRST
-    if seconds * (len(texts) + 5 * len(judged)) > RESERVE * until():
+    if seconds * (len(texts) + 5 * len(tested)) > RESERVE * until():
         return Steps(
             prior, Learned(), ("learned nothing from the text: the time budget is used up",)
         )
     later = for_task(encode, "query")(texts[_FIRST:])
     sentences = normalize(np.concatenate([first, later]))
-    own_rows = np.array([sentence.row for sentence in (*judged, *teaching)])
+    own_rows = np.array([sentence.row for sentence in (*tested, *teaching)])
     tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
     if not evaluate:
         log(f"training a query map on {len(texts):,} sentences")
         matrix = fit_map(sentences, vectors, own_rows, seed=seed)
         return Steps(wanted, learned_of(index, wanted, matrix), ())
-    held_out = f"{len(judged):,} held-out sentences"
+    held_out = f"{len(tested):,} held-out sentences"
     log(f"training a query map on {len(teaching):,} sentences; {held_out} of other documents")
-    cut = normalize(for_task(encode, "document")([sentence.rest for sentence in judged]))
-    queries, lessons = sentences[: len(judged)], sentences[len(judged) :]
-    bench = _bench(index, rows, vectors, judged, queries, cut, random)
+    cut = normalize(for_task(encode, "document")([sentence.rest for sentence in tested]))
+    queries, lessons = sentences[: len(tested)], sentences[len(tested) :]
+    bench = _bench(index, rows, vectors, tested, queries, cut, random)
     (before,) = bench.values([prior])
     chance = float((1 / np.log2(np.arange(2, 12))).sum()) / len(bench.documents)
     above_chance = difference(bench.queries, before - chance, seed=seed)
@@ -103,7 +103,7 @@ def learn_from_text(
         note = "learned nothing from the text: sentences do not find their own passages"
         return Steps(prior, Learned(), (note,))
     near = Neighbors.of(bench.index.vectors, min(NEIGHBORS, len(bench.documents) - 1))
-    trial = Learned(fit_map(lessons, vectors, own_rows[len(judged) :], seed=seed), near)
+    trial = Learned(fit_map(lessons, vectors, own_rows[len(tested) :], seed=seed), near)
     notes = []
     for ranker, after in zip(tried, bench.values(tried, learned=trial), strict=True):
         gain = difference(bench.queries, after - before, seed=seed)
@@ -168,8 +168,8 @@ def _draw(
         if places[documents[row]] < math.ceil(len(names) / 3)
         and (sentence := _sentence(row, documents[row], rows[row].text, random))
     )
-    judged = list(islice(drawn, JUDGED))
-    held_out = {sentence.document for sentence in judged}
+    tested = list(islice(drawn, TESTED))
+    held_out = {sentence.document for sentence in tested}
     teaching = [i for i in random.permutation(len(rows)) if documents[i] not in held_out]
     by_text: dict[str, _Sentence] = {}
     for row in teaching * (SENTENCES // max(1, len(teaching)) + 1):
@@ -177,7 +177,7 @@ def _draw(
             break
         if sentence := _sentence(int(row), documents[row], rows[row].text, random):
             by_text.setdefault(sentence.text, sentence)
-    return judged, list(by_text.values())
+    return tested, list(by_text.values())
 
 
 def _sentence(row: int, document: str, text: str, random: np.random.Generator) -> _Sentence | None:
@@ -206,21 +206,21 @@ def _bench(
     index: Index,
     rows: Sequence[Row],
     vectors: Vectors,
-    judged: Sequence[_Sentence],
+    tested: Sequence[_Sentence],
     queries: Vectors,
     cut: Vectors,
     random: np.random.Generator,
 ) -> Bench:
     """The sentences as queries for their own rows, cut from them, among other rows."""
-    own_rows = np.array([one.row for one in judged])
+    own_rows = np.array([one.row for one in tested])
     others = random.permutation(np.setdiff1d(np.arange(len(rows)), own_rows))
     chosen = np.concatenate([own_rows, others[: max(0, ROWS - len(own_rows))]])
-    texts = [one.rest for one in judged] + [rows[row].text for row in chosen[len(own_rows) :]]
+    texts = [one.rest for one in tested] + [rows[row].text for row in chosen[len(own_rows) :]]
     row_vectors = np.concatenate([cut, vectors[chosen[len(own_rows) :]]])
     ids = [rows[row].id for row in chosen]
     small = Index.build(lambda _: row_vectors, texts, ids=ids, ranker=index.ranker)
-    places = {name: i for i, name in enumerate(dict.fromkeys(one.document for one in judged))}
-    sentences = [Query(o.text, {i: 1.0}, places[o.document]) for i, o in enumerate(judged)]
+    places = {name: i for i, name in enumerate(dict.fromkeys(one.document for one in tested))}
+    sentences = [Query(o.text, {i: 1.0}, places[o.document]) for i, o in enumerate(tested)]
     return Bench(small, sentences, queries, ids, np.arange(len(ids)))
 
 

@@ -145,10 +145,10 @@ def cross_fitted(values: Values, folds: Numbers) -> Values:
     """(q,) by kind: each fold of documents scored by the strategy that is best on the others."""
     scores = {kind: np.empty(by_strategy.shape[1]) for kind, by_strategy in values.items()}
     for fold in range(folds.max() + 1):
-        judged = folds == fold
-        strategy = best_strategy(values, ~judged)
+        tested = folds == fold
+        strategy = best_strategy(values, ~tested)
         for kind, by_strategy in values.items():
-            scores[kind][judged] = by_strategy[strategy, judged]
+            scores[kind][tested] = by_strategy[strategy, tested]
     return scores
 
 
@@ -200,28 +200,28 @@ class _Teacher:
         with task("Cross-validating", total, "folds") as advance:
             for kind, of in folds.items():
                 for fold in range(of.max() + 1):
-                    judged, teaching = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
-                    absent = self.learner.documents_of(judged) if kind == NEW else set[int]()
+                    tested, teaching = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
+                    absent = self.learner.documents_of(tested) if kind == NEW else set[int]()
                     stage = f"{kind}-{fold}"
-                    make = partial(self._fold, judged, teaching, absent, strategies, stage)
-                    scores[kind][:, judged] = self.kept(stage, make)
+                    make = partial(self._fold, tested, teaching, absent, strategies, stage)
+                    scores[kind][:, tested] = self.kept(stage, make)
                     advance()
         return scores
 
     def _fold(
         self,
-        judged: Numbers,
+        tested: Numbers,
         teaching: Numbers,
         absent: Set[int],
         strategies: Sequence[Strategy],
         name: str,
     ) -> list[list[float]]:
-        ndcg = np.empty((len(strategies), len(judged)))
+        ndcg = np.empty((len(strategies), len(tested)))
         for maps in (False, True):
             ids = [number for number, strategy in enumerate(strategies) if strategy.maps == maps]
             learned = self.learned(teaching, strategies[ids[0]], name, absent)
             ndcg[ids] = self.bench.values(
-                [strategies[number].ranker for number in ids], judged, learned
+                [strategies[number].ranker for number in ids], tested, learned
             )
         values: list[list[float]] = ndcg.tolist()
         return values
