@@ -166,7 +166,8 @@ def _guess(sample: bytes) -> str:
         from chardet import detect_all
 
         for one in detect_all(sample, include_encodings=[*_USUAL], ignore_threshold=True):
-            confidence[codecs.lookup(one["encoding"] or "ascii").name] = one["confidence"]
+            found = codecs.lookup(str(one["encoding"] or "ascii"))
+            confidence[found.name] = one["confidence"]
 
     def likely(name: str) -> float:
         language = UNKNOWN + confidence.get(codecs.lookup(name).name, 0.0)
@@ -188,7 +189,7 @@ def _natural(sample: bytes, encoding: str) -> float:
 
 
 def _is_natural(word: str) -> bool:
-    """True of a word of one script (of the East beside Latin), without signs and capitals within."""
+    """True of a word of one script (or two, of the East), without signs and capitals within."""
     parts = _WITHIN.split(word.strip(_EDGES))
     text = "".join(parts)
     scripts = {*map(_script, text)}
