@@ -230,14 +230,12 @@ def index_folder(
     )
     seconds = 0.0
     if not isinstance(inputs.rows, EncodedRecords) and not uri and inputs.facts.metric == "cosine":
-        encode, seconds = remaining.estimate(inputs.rows, inputs.encode)
-        inputs = replace(inputs, encode=encode)
-    encode = inputs.encode
+        seconds = remaining.estimate(inputs.rows, inputs.encode)
     if seconds > remaining.LONG:
         index = inputs.write(target, overwrite=overwrite, source=place)
         log(remaining.announcement(target, len(index), seconds))
         index.close()
-        remaining.finish(target, encode)
+        remaining.finish(target, inputs.encode)
         index = Index.open(target)
     else:
         index = inputs.write(target, overwrite=overwrite)
@@ -245,9 +243,9 @@ def index_folder(
         target,
         index,
         inputs.model,
-        encode.truncated,
+        inputs.encode.truncated,
         time.monotonic() - began,
         getattr(inputs.rows, "skipped", 0),
         inputs.report,
-        (*inputs.notes, *encode.notes),
+        (*inputs.notes, *inputs.encode.notes),
     )
