@@ -78,7 +78,7 @@ def serve_model(
     settings = ServerSettings(api_key=api_key, hosts=hosts, origins=tuple(cors), **limits)
     if index is None and is_any_index(resolve_index(model)):
         index = model
-    library = None if index is None else open_index(index, private=True)
+    library = None if index is None else open_index(index)
     try:
         folder = find_model(model)
     except ModelError:
