@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 import griffe
 
+from contrasent import elsewhere
+
 
 class Page(NamedTuple):
     """A page of the Python reference."""
@@ -146,57 +148,6 @@ MAIN = (
     "engine.Objective open_corpus"
 )
 """The names to begin with, below ``contrasent``: each has an example, which the tests run."""
-
-SAME = (
-    "gradient_accumulation_steps num_train_epochs max_steps learning_rate weight_decay "
-    "max_grad_norm eval_steps save_steps seed"
-)
-"""Settings that transformers' ``TrainingArguments`` and SimCSE's ``train.py`` call the same."""
-
-ELSEWHERE = {
-    **{name: (f"`{name}`", f"`{name}`") for name in SAME.split()},
-    "batch_size": ("`per_device_train_batch_size`", "`per_device_train_batch_size`"),
-    "gradient_accumulation_steps": (
-        "`gradient_accumulation_steps`, which multiplies the batch and does not divide it",
-        "`gradient_accumulation_steps`, likewise",
-    ),
-    "max_seq_length": ("`SentenceTransformer.max_seq_length`", "`max_seq_length`"),
-    "warmup_ratio": (
-        "`warmup_ratio`; from transformers 5 `warmup_steps` below 1",
-        "`warmup_steps`",
-    ),
-    "dropout": ("`hidden_dropout_prob` of a model's config", ""),
-    "attention_dropout": ("`attention_probs_dropout_prob` of a model's config", ""),
-    "pooling": ("`Pooling(pooling_mode=)`", "`pooler_type`"),
-    "lora": ("`LoraConfig(r=)` of PEFT", ""),
-    "head": ("module `Dense`", "kept without `mlp_only_train`"),
-    "normalize": ("module `Normalize`", ""),
-    "hard_negatives": ("`mine_hard_negatives(num_negatives=, relative_margin=0.05)`", ""),
-    "query_prompt": ("`prompts`", ""),
-    "document_prompt": ("`prompts`", ""),
-    "precision": ("`bf16`, `fp16`", "`fp16`"),
-    "mini_batch_size": ("`CachedMultipleNegativesRankingLoss(mini_batch_size=)`", ""),
-    "compile": ("`torch_compile`", ""),
-    "weights": ("`multi_dataset_batch_sampler`", ""),
-    "early_stopping_patience": ("`EarlyStoppingCallback(early_stopping_patience=)`", ""),
-    "eval_size": ("`Dataset.train_test_split(test_size=)`", ""),
-    "temperature": ("`scale` of a loss, which is its inverse", "`temp`"),
-    "gist.temperature": ("`GISTEmbedLoss(temperature=)`", ""),
-    "similarity": ("`similarity_fct` of a loss", ""),
-    "projector": ("", "`mlp_only_train`"),
-    "symmetric": ("`MultipleNegativesSymmetricRankingLoss`", ""),
-    "duplicates": ("`batch_sampler=NO_DUPLICATES`, which parts them", ""),
-    "simcse_supervised.alpha": ("", "`hard_negative_weight`, its logarithm"),
-    "masked_lm_weight": ("", "`mlm_weight` with `do_mlm`"),
-    "masked_lm.mask_ratio": ("", "`mlm_probability`"),
-    "gist.guide": ("`GISTEmbedLoss(guide=)`", ""),
-    "margin": ("`GISTEmbedLoss(margin=)`", ""),
-    "dimensions": ("`MatryoshkaLoss(matryoshka_dims=)`", ""),
-    "ranking_temperature": ("`DistillKLDivLoss(student_temperature=)`", ""),
-    "guide_temperature": ("`DistillKLDivLoss(teacher_temperature=)`", ""),
-}
-"""What a setting is called in sentence-transformers or transformers, and in SimCSE's ``train.py``;
-behind the name of a method and a dot, a parameter of that method alone."""
 
 KINDS = {bool: "", str: "text", Path: "path", int: "whole number", float: "number"}
 
@@ -325,7 +276,8 @@ def _settings_table(
         values = ", ".join(f"`{c}`" for c in parameter.choices) or kinds
         values += f", {limits}" if limits else ""
         default = {"": '""', "None": "none"}.get(str(parameter.default), parameter.default)
-        others = ELSEWHERE.get(f"{method}.{name}") or ELSEWHERE.get(name, ("", ""))
+        common = elsewhere.SETTINGS.get(name, ("", ""))
+        others = elsewhere.SETTINGS.get(f"{method}.{name}", common)
         rows.append([f"`{name}`", f"`{default}`", values, described.get(name, ""), *others])
     width = 6 if any(row[4] or row[5] for row in rows[2:]) else 4
     return [f"| {' | '.join(map(escape, row[:width]))} |" for row in rows]
@@ -542,7 +494,9 @@ def _linked(text: str, places: dict[str, str]) -> str:
 def _alias_row(path: str) -> str:
     """A row about a type alias: its value, and the docstring below it or the comment beside it."""
     home, name = path.rsplit(".", 1)
-    source = inspect.getsource(import_module(home))
+    module = import_module(home)
+    stub = Path(str(module.__file__)).with_suffix(".pyi")
+    source = stub.read_text("utf-8") if stub.is_file() else inspect.getsource(module)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and name in (alias.asname for alias in node.names):
             source = inspect.getsource(import_module(str(node.module)))
