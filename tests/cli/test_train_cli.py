@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -377,20 +376,10 @@ def wait_for_lines(path, count, process):
 
 
 @pytest.mark.slow
-def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
-    """From the shell: 130 and a usable checkpoint; SIGKILL; and the same bits in the end."""
-    asked = [
-        "train",
-        texts,
-        "--base",
-        bert,
-        *FAST,
-        "--set",
-        "max_steps=200",
-        "--set",
-        "dropout=0.2",
-    ]
-    asked += ["--set", "save_steps=40", "--set", "view=repeat_tokens"]
+def test_ctrl_c_and_resume_to_the_end(run, texts, bert, tmp_path):
+    """From the shell: 130 and a usable checkpoint, and the same bits in the end."""
+    asked = ["train", texts, "--base", bert, *FAST, "--set", "max_steps=120"]
+    asked += ["--set", "dropout=0.2", "--set", "save_steps=40", "--set", "view=repeat_tokens"]
     log = tmp_path / "m" / "run" / "log.jsonl"
     first = started(*asked, "-o", "m", folder=tmp_path)
     wait_for_lines(log, 12, first)
@@ -399,16 +388,9 @@ def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     assert first.returncode == 130, err
     *_, stopping, last = err.splitlines()
     assert stopping.startswith("contrasent: stopping after this step, with a ")
-    assert re.fullmatch(r"contrasent: stopped; saved step \d+ of 200; --resume continues m", last)
+    assert re.fullmatch(r"contrasent: stopped; saved step \d+ of 120; --resume continues m", last)
     assert "Traceback" not in err
     assert (tmp_path / "m" / "run" / "checkpoint.safetensors").is_file()
-    second = started(*asked, "-o", "m", "--resume", folder=tmp_path)
-    lines = len(log.read_bytes().splitlines())
-    wait_for_lines(log, lines + 4, second)
-    time.sleep(random.random() / 5)
-    second.kill()
-    second.communicate()
-    assert second.returncode == -signal.SIGKILL
     run(*asked, "-o", "m", "--resume")
     run(*asked, "-o", "whole")
     for name in ("model.safetensors", "run/log.jsonl"):

@@ -80,7 +80,7 @@ def rank(number, count, port, base, home):
         assert float(parallel.average(torch.tensor(float(number)))) == (count - 1) / 2
         for case in CASES:
             folder = home / f"{case} {count}"
-            losses, gradient = train(base, folder, case, 10)
+            losses, gradient = train(base, folder, case, 5)
             found[case] = {"losses": losses, "gradient": gradient.tolist()}
         found["chosen"] = choose(base, home / f"chosen {count}")
     (home / f"{count}-{number}.json").write_text(json.dumps(found))

@@ -156,7 +156,7 @@ def ends(base, home):
     folder = home / "ends"
     statuses = [child(partial(train, resume=False), places=ENDS)]
     count, files = passed(), left()
-    for point in range(count, count - 45, -3):
+    for point in range(count, count - 45, -5):
         shutil.rmtree(folder)
         first = child(partial(train, resume=False), places=ENDS, kill_at=point)
         statuses.append((first, child(train, places=ENDS)))
@@ -172,7 +172,7 @@ def main():
     base, home = prepared()
     found = list(ends(base, home))  # first: it drops what the others keep
     keep_steps()
-    wanted = {"views": 10, "pairs": 4, "queue": 4}
+    wanted = {"views": 6, "pairs": 2, "queue": 2}
     stated = {kind: list(runs(base, home, kind, kills)) for kind, kills in wanted.items()}
     sys.stdout.write(json.dumps(stated | {"ends": found}))
 

@@ -30,10 +30,9 @@ def stated(bert, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", EXACT)
-def test_gradient_and_first_ten_losses(stated, case):
+def test_gradient_and_first_losses(stated, case):
     one, *two = (stated[name][case] for name in ("1-0", "2-0", "2-1"))
-    assert len(one["losses"]) == 10
-    assert len(set(one["losses"])) == 10
+    assert len(set(one["losses"])) == len(one["losses"]) == 5
     gradient = np.array(one["gradient"])
     assert np.abs(gradient).max() > 1e-5
     for other in two:
