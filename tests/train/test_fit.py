@@ -494,18 +494,6 @@ def test_what_is_no_number_stops_the_run_before_the_weights(start, tmp_path, val
     assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
 
 
-def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
-    start()
-    folder = tmp_path / "m"
-    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    with pytest.raises(OutputError, match=r"m: already contains a run; --resume continues it"):
-        start()
-    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
-    _, run = start(overwrite=True, seed=2)
-    assert run.steps == 6
-    assert (folder / "model.safetensors").read_bytes() != before[folder / "model.safetensors"]
-
-
 def test_a_run_that_cannot_begin_leaves_the_model_that_it_would_replace(start, tmp_path):
     start(max_steps=1)
     before = weights(tmp_path / "m")
@@ -607,14 +595,6 @@ def test_geometry_is_that_of_sts_b_where_none_is_given(start, tmp_path):
     points = trajectory(tmp_path / "m")
     assert [point["step"] for point in points] == [0, 1]
     assert {"alignment", "uniformity"} <= points[0].keys()
-
-
-def test_a_trajectory_is_read_up_to_a_torn_line(tmp_path):
-    (tmp_path / "run").mkdir()
-    line = {"step": 5, "geometry": [{"metric": "uniformity", "value": -2.5}]}
-    text = json.dumps({"step": 1, "loss": 2.0}) + "\n" + json.dumps(line) + "\n" + '{"step": 9, "ge'
-    (tmp_path / "run" / "log.jsonl").write_text(text)
-    assert trajectory(tmp_path) == [{"step": 5.0, "uniformity": -2.5}]
 
 
 def test_the_page_and_the_callback_have_every_number(start, tmp_path):

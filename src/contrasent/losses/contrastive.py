@@ -71,10 +71,7 @@ class Negatives:
         similarity: Similarity,
         **options: Any,
     ) -> "Negatives":
-        """Normalize the vectors.
-
-        ``candidates``: (m, d). ``hard``: (m, h, d), or None. ``extra``: (q, d), or None.
-        """
+        """Normalize candidates (m, d), hard negatives (m, h, d) and extra ones (q, d)."""
         m = len(candidates)
         if hard is not None and (hard.dim() != 3 or len(hard) != m):
             raise ValueError(
@@ -169,10 +166,7 @@ class Negatives:
         return total.masked_fill(none, -math.inf)
 
     def by_form(self, positive: Tensor, plain: Tensor, logits: Tensor, part: slice) -> Tensor:
-        """Mean of the decoupled or the sigmoid loss; see ``info_nce``.
-
-        ``positive``: (k,) logits of the positive pairs; ``plain``: those that debias takes.
-        """
+        """Mean of the decoupled or the sigmoid loss; ``plain`` (k,) are what debias takes."""
         if self.form == "decoupled":
             total = self.log_sum(plain, logits, part)
             return (total.masked_fill(total.isneginf(), 0.0) - positive).mean()

@@ -1,6 +1,7 @@
 """The training loop, in plain torch."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -28,21 +29,13 @@ from contrasent.train import prepare
 from contrasent.train.monitor import NO_GRADIENT, STILL, Drift, ModelSelector, Monitor
 from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
-from contrasent.train.run import (
-    Evaluate,
-    Keep,
-    OnStep,
-    Run,
-    RunFolder,
-    choose_keep,
-)
-from contrasent.train.settings import Defaults, Settings, choose
+from contrasent.train.run import Evaluate, Keep, OnStep, Run, RunFolder, choose_keep
+from contrasent.train.settings import Settings, choose
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 log = logging.getLogger(__name__)
 
 LOG_EVERY = 10
-log = logging.getLogger(__name__)
 
 
 def fit(
@@ -59,7 +52,6 @@ def fit(
     resume: bool = False,
     overwrite: bool = False,
     facts: CardMetadata | None = None,
-    defaults: Defaults | None = None,
     on_start: Callable[[], None] | None = None,
     tokens: Path | None = None,
     on_step: OnStep | None = None,
@@ -103,7 +95,6 @@ def fit(
         resume: resume the run in the folder.
         overwrite: replace the model or run in the folder.
         facts: further facts for the model card.
-        defaults: which settings were chosen rather than given, for ``run/settings.json``.
         on_start: called before the first step, after all checks.
         tokens: folder in which several runs on a machine share the tokenized corpus; by default a
             run has its own and removes it at its end.
@@ -131,39 +122,39 @@ def fit(
         >>> run.encoder.encode("a broken drill").shape
         (384,)
     """
-    _check_arguments(objective, base, evaluate)
+    _check_types(objective, base)
     graded = needs_scores(objective) if isinstance(objective, str) else objective.graded
     source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus, score=graded)
-    if rows is not None:
-        rows = row_numbers(rows, sum(1 for _ in source))
-    named = given if isinstance(settings, Settings) else dict(settings or {}) | given
+    chosen = None if rows is None else row_numbers(rows, sum(1 for _ in source))
+    named = dict(given)
     if isinstance(settings, Settings):
-        settings = {name: v for name, v in asdict(settings).items() if v is not None}
-    stated = dict(settings or {}) | given
+        stated = {name: v for name, v in asdict(settings).items() if v is not None} | given
+    else:
+        stated = named = dict(settings or {}) | given
     if isinstance(objective, str):
         stored = RunFolder(Path(output_dir)).defaults() if resume else None
-        chosen: dict[str, Any] = {"evaluate": evaluate, "keep": keep, "stored": stored}
-        plan = make_plan(source, stated, method=objective, base=base, **chosen)
+        plan = make_plan(
+            source, stated, method=objective, base=base, evaluate=evaluate, keep=keep, stored=stored
+        )
         for line in plan.said():
             log.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", line)
-        if rows is not None:
-            left = rows if plan.rows is None else np.intersect1d(rows, plan.rows)
+        if chosen is not None:
+            left = chosen if plan.rows is None else np.intersect1d(chosen, plan.rows)
             if not len(left):
-                problem = "all of them are held out; choose others"
-                raise OptionError("rows", rows.tolist(), f"{problem}, or evaluate='none'")
+                problem = "all of them are held out; choose others, or evaluate='none'"
+                raise OptionError("rows", chosen.tolist(), problem)
             plan = replace(plan, rows=left)
     else:
         _check_own(base, evaluate, named)
-        evaluator = None if isinstance(evaluate, str) else evaluate
+        evaluator = evaluate if callable(evaluate) else None
         plan = Plan(
             objective=objective,
             corpus=source,
             settings=Settings(**choose(stated, None, option="settings")[0]),
-            defaults=defaults,
             base=facts.base if facts else None,
             evaluate=evaluator,
             keep=choose_keep(keep, evaluator),
-            rows=rows,
+            rows=chosen,
         )
     return fit_plan(
         plan,
@@ -179,33 +170,26 @@ def fit(
     )
 
 
-def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
-    """Reject arguments of other types, before anything is read."""
+def _check_types(objective: Any, base: Any) -> None:
+    """Reject a class in place of an objective, and an encoder in place of a base."""
     if not isinstance(objective, str | Objective):
         problem = "must be the name of a method or an Objective"
         raise OptionError("objective", objective, problem)
     if base is not None and not isinstance(base, str | Path):
-        problem = (
-            "must be the name or the folder of a model; to use an Encoder, save it first: "
-            "save(FOLDER)"
-        )
+        problem = "must be the name or the folder of a model; to use an Encoder, save it first"
         raise OptionError("base", type(base).__name__, problem)
-    if evaluate is not None and not (callable(evaluate) or isinstance(evaluate, str | Path)):
-        problem = "must be a name, a file with labeled pairs, or a function of encode"
-        raise OptionError("evaluate", evaluate, problem)
 
 
 def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
     """Reject, for an objective, what goes with the name of a method."""
-    refused = {"base": base, "evaluate": evaluate if isinstance(evaluate, str) else None}
+    refused = {"base": base, "evaluate": None if callable(evaluate) else evaluate}
     refused |= {name: named.get(name) for name in ("eval_size", *prepare.OF_MODEL)}
-    usual = Settings()
     for option, value in refused.items():
-        if value is not None and value != getattr(usual, option, None):
-            problem = "needs the name of a method; this is an objective, "
-            trained = "whose encoder is trained as it is"
-            remedy = trained if option in prepare.OF_MODEL else "pass a function as evaluate="
-            raise OptionError(option, value, problem + remedy)
+        if value is not None and value != getattr(Settings(), option, None):
+            trained = option in prepare.OF_MODEL
+            remedy = "whose encoder is trained as it is" if trained else "pass a function"
+            problem = f"needs the name of a method; this is an objective, {remedy}"
+            raise OptionError(option, value, problem)
 
 
 def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
@@ -213,14 +197,10 @@ def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
     given = np.asarray(rows)
     if given.dtype == np.bool_ and given.shape == (count,):
         given = np.flatnonzero(given)
-    elif given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
-        what = f"{type(rows).__name__} of {given.dtype}, {given.shape}"
-        problem = f"must be row numbers, or a mask of {count:,} rows with at least one true"
-        raise OptionError("rows", what, problem)
-    outside = given[(given < 0) | (given >= count)]
-    if len(outside) or not len(given):
-        problem = f"the corpus has the rows 0 to {count - 1}" if len(given) else "chooses no rows"
-        raise OptionError("rows", int(outside[0]) if len(outside) else [], problem)
+    numbers = given.ndim == 1 and given.dtype.kind in "iu" and len(given) > 0
+    if not numbers or given.min() < 0 or given.max() >= count:
+        problem = f"must be from 0 to {count - 1}, or a mask of {count:,} with at least one true"
+        raise OptionError("rows", given.tolist(), problem)
     return given.astype(np.int64)
 
 
@@ -305,7 +285,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
     )
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
-    total, batch = prepare.total_steps(objective, batches.plan, settings), batches.plan.batch_size
+    epochs = math.ceil(settings.num_train_epochs * batches.plan.steps_per_epoch)
+    total, batch = settings.max_steps or max(1, epochs), batches.plan.batch_size
     monitor, drift = Monitor(), Drift(objective, batches, total)
     first = 0
     if going_on:

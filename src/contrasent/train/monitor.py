@@ -82,10 +82,7 @@ class Monitor:
 
 
 class Drift:
-    """Measures how far a model has moved from its base; every line of the run's log carries it.
-
-    Texts go through the model without dropout, and nothing is drawn.
-    """
+    """Measures, without dropout, how far a model has moved; every line of the log carries it."""
 
     def __init__(self, objective: Objective, batches: Collator, total: int) -> None:
         """Choose the texts, evenly over the corpus, of pairs the first ones."""
@@ -187,12 +184,7 @@ def as_report(given: Any) -> Report:
 
 
 class ModelSelector:
-    """The scores of a run so far. The main process evaluates, and all processes get the values.
-
-    ``history``: (step, score) of every evaluation. ``base``: the report before the first step, and
-    None before that. ``report``: of the best step so far; None before the first. ``latest``: of the
-    latest step that was evaluated; None before the first.
-    """
+    """The scores of a run so far. The main process evaluates, and all processes get the values."""
 
     def __init__(
         self,
@@ -207,9 +199,9 @@ class ModelSelector:
         self.floor: float | None = getattr(evaluator, "floor", None)
         config = read_object(encoder.source / "config.json") if encoder.source else {}
         self.base_sizes = tuple(config.get("matryoshka_dimensions") or ())
-        self.history: list[tuple[int, float]] = []
-        self.base: Report | None = None
-        self.report: Report | None = None
+        self.history: list[tuple[int, float]] = []  # (step, score) of every evaluation
+        self.base: Report | None = None  # before the first step
+        self.report: Report | None = None  # of the best step so far
         self.latest: Report | None = None
 
     def state(self) -> dict[str, Any]:

@@ -23,10 +23,7 @@ Lines = Mapping[str, Sequence[pictures.Point]]
 def run_page(
     run: Run, facts: "CardMetadata", texts: Sequence[str], before: Any = (), after: Any = ()
 ) -> str:
-    """The page's text.
-
-    ``before`` and ``after``: the places of each text's nearest by the base and the last model.
-    """
+    """The page; ``before`` and ``after`` are each text's nearest by the base and the last model."""
     try:
         drawn, note = pictures.panels(curves(run.log)), ""
     except MissingExtraError as error:
@@ -66,7 +63,7 @@ def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
         step = line["step"]
         for name, value in numbers(line).items():
             kind, _, label = name.rpartition("/")
-            title = {"": TERMS, "shares": SHARES}.get(kind, name if kind != "to_contrast" else "")
+            title = {"": TERMS, "shares": SHARES}.get(kind, name)
             if kind == "" and (name in DRIFT | {"learning_rate", "norm"} or "cosine" in name):
                 title = "cosines" if "cosine" in name else name.replace("_", " ")
             if kind in ("", "shares") and title and name != "measured_at":
