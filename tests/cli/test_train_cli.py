@@ -324,7 +324,7 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert
     for more, words in (
         (["--set", "temperature=0.2"], "has temperature 0.1, now it is 0.2"),
         (["--set", "max_steps=5"], "has max_steps 4, now it is 5"),
-        (["--set", "eval_size=12"], "has rows '"),
+        (["--set", "eval_size=12"], "has eval_size 10, now it is 12"),
         (["--evaluate", "none"], "has evaluated True, now it is False"),
     ):
         said = run(*asked["two"], *more, "--resume", code=2)[1]
@@ -436,7 +436,7 @@ def test_help_lists_methods_and_settings(run):
 
 @pytest.mark.slow
 def test_of_two_processes_one_speaks(texts, bert, tmp_path):
-    """Their losses: ``tests/train/test_distributed.py``."""
+    """Their losses: ``tests/objectives/test_two_processes.py``."""
     asked = ["train", texts, "--base", bert, *FAST, "--set", "max_steps=4", "--set", "dropout=0"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--standalone", "-m", "contrasent", *map(str, asked), "-o", "two", "--json"]

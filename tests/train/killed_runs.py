@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from contrasent.encoder.card import CardMetadata
 from contrasent.report import Report, Row
 from contrasent.text.views import DeleteWords, Identity, RepeatTokens
 from contrasent.train import fit as module
@@ -66,9 +65,9 @@ def train(base, folder, kind, *, resume):
     if kind == "pairs":
         rows = [(SENTENCES[i], SENTENCES[i + 1], SENTENCES[i + 2], "a map") for i in range(60)]
         learner.views = (Identity(), RepeatTokens(rate=0.5, rule="paper"))
-    options = {"evaluate": evaluate if kind != "pairs" else None, "geometry": evaluate}
-    facts = CardMetadata(base="tiny")
-    module.fit(learner, rows, settings, output_dir=folder, resume=resume, facts=facts, **options)
+    judge = evaluate if kind != "pairs" else None
+    module.geometry_on_stsb = lambda: evaluate
+    module.fit(learner, rows, settings, output_dir=folder, resume=resume, evaluate=judge)
 
 
 def inside_log(instants):

@@ -278,20 +278,3 @@ def test_rows_made_before_and_packed_text_give_the_same_model(text):
     (text / "rows.npy").write_bytes(b"no rows")
     with pytest.raises(SystemExit, match=r"rows.npy: no rows that --rows wrote"):
         pretrain("z", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
-
-
-@pytest.mark.parametrize(
-    ("setting", "problem"),
-    [
-        ("bound=logits", "bound"),
-        ("stepz=3", "did you mean|no setting"),
-        ("max_steps=many", "must be a number"),
-        ("compile=1", "true or false"),
-        ("learning_rate=-1", "more than 0"),
-        ("width=16", "must hold 24 tokens"),
-        ("dropout=1", "less than 1"),
-    ],
-)
-def test_settings_that_cannot_be(text, setting, problem):
-    with pytest.raises(SystemExit, match=problem):
-        pretrain("base", setting)

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 from contrasent.errors import exports
 
 if TYPE_CHECKING:
-    from contrasent.engine.contrast import Contrast as Contrast, Duplicates as Duplicates
+    from contrasent.engine.contrast import (
+        Barlow as Barlow,
+        Contrast as Contrast,
+        DimensionWise as DimensionWise,
+        Duplicates as Duplicates,
+        GradedPairs as GradedPairs,
+    )
     from contrasent.engine.encodings import (
         BatchEncodings as BatchEncodings,
         Source as Source,
@@ -43,11 +49,6 @@ if TYPE_CHECKING:
         Size as Size,
         Weight as Weight,
     )
-    from contrasent.engine.vector_terms import (
-        Barlow as Barlow,
-        DimensionWise as DimensionWise,
-        GradedPairs as GradedPairs,
-    )
     from contrasent.model.base import Prompts as Prompts
     from contrasent.encoder.encoder import TorchEncoder as TorchEncoder
     from contrasent.encoder.packing import by_length as by_length
@@ -62,7 +63,7 @@ __all__, __getattr__, __dir__ = exports(
     {
         "contrasent.encoder.encoder": "TorchEncoder",
         "contrasent.encoder.packing": "by_length",
-        "contrasent.engine.contrast": "Contrast Duplicates",
+        "contrasent.engine.contrast": "Barlow Contrast DimensionWise Duplicates GradedPairs",
         "contrasent.engine.encodings": "BatchEncodings Source Term Terms",
         "contrasent.engine.masked_models": "Guide LanguageHead MaskedLanguageModeling MaskedModel",
         "contrasent.engine.momentum_queue": "MomentumQueue copy_encoder",
@@ -73,7 +74,6 @@ __all__, __getattr__, __dir__ = exports(
             "Count GuideFolder MaskedModelFolder Neutral Positive Projector Range ResampleViews "
             "Share Size Weight"
         ),
-        "contrasent.engine.vector_terms": "Barlow DimensionWise GradedPairs",
         "contrasent.model.base": "Prompts",
         "contrasent.parallel": "average first_row gather",
         "contrasent.text.batches": "random_for",

@@ -62,17 +62,6 @@ class Term(nn.Module, ABC):
             encodings: the rows of this process.
         """
 
-    def diagnostics(self, encodings: "BatchEncodings") -> Terms:
-        """Measure, at a few steps of a run, what the term is to change; for the log.
-
-        Args:
-            encodings: the encodings that ``forward`` was called with.
-
-        Returns:
-            Scalars by name, equal in all processes or means over their rows.
-        """
-        return {}
-
     def after_step(self, encoder: TorchEncoder) -> None:
         """Update the term's buffers; called after every optimizer step.
 

@@ -58,7 +58,6 @@ class Objective(nn.Module):
         queue: negatives from earlier batches, or None.
         terms: further terms of the loss by name, see :class:`contrasent.engine.Term`.
         weights: weight of each term.
-        diagnosing: whether ``forward`` also returns diagnostics of terms and queue.
 
     Examples:
         >>> from contrasent import fit
@@ -102,7 +101,6 @@ class Objective(nn.Module):
         self.queue: MomentumQueue | None = None
         self.terms = nn.ModuleDict()
         self.weights: dict[str, float] = {"contrast": 1.0}
-        self.diagnosing = False
 
     def forward(self, batch: Batch) -> Terms:
         """Compute the terms of a batch: scalars by name.
@@ -114,10 +112,6 @@ class Objective(nn.Module):
         terms: Terms = self.contrast(encodings) if self.contrast is not None else {}
         for term in self.terms.values():
             terms.update(term(encodings))
-        if self.diagnosing:
-            for part in (*self.terms.values(), self.queue):
-                if isinstance(part, (Term, MomentumQueue)):
-                    terms.update(part.diagnostics(encodings))
         if self.queue is not None and self.training:
             self.queue.encode(encodings)
         return terms

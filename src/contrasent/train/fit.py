@@ -26,7 +26,14 @@ from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus
 from contrasent.train import prepare
-from contrasent.train.monitor import NO_GRADIENT, STILL, Drift, ModelSelector, Monitor
+from contrasent.train.monitor import (
+    NO_GRADIENT,
+    STILL,
+    ModelSelector,
+    Monitor,
+    nearest_texts,
+    watched_rows,
+)
 from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
 from contrasent.train.run import Evaluate, Keep, OnStep, Run, RunFolder, choose_keep
@@ -46,14 +53,10 @@ def fit(
     output_dir: str | Path,
     base: str | Path | None = None,
     evaluate: Evaluate | str | None = None,
-    geometry: Evaluate | None = None,
     keep: Keep | None = None,
     rows: NDArray[np.int64] | NDArray[np.bool_] | Sequence[int] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    facts: CardMetadata | None = None,
-    on_start: Callable[[], None] | None = None,
-    tokens: Path | None = None,
     on_step: OnStep | None = None,
     tensorboard: bool = False,
     **given: Any,
@@ -84,8 +87,6 @@ def fit(
             file of labeled pairs. Or a function that is called every ``eval_steps`` steps with the
             encoder's ``encode``, and returns a number or a :class:`~contrasent.Report`, whose first
             row counts. The best step is that of the highest score.
-        geometry: a function that is called likewise every ``geometry_every`` steps, for the run's
-            log alone. By default it measures alignment and uniformity on STS-B dev.
         keep: which model to save after an evaluation. "proven", the default: the best step if it
             improves on the base (:attr:`Run.improved`), else the base. "unharmed", the default for
             "neighbors": the last step if enough of the base's neighbors are unchanged, else the
@@ -94,10 +95,6 @@ def fit(
             are never trained on.
         resume: resume the run in the folder.
         overwrite: replace the model or run in the folder.
-        facts: further facts for the model card.
-        on_start: called before the first step, after all checks.
-        tokens: folder in which several runs on a machine share the tokenized corpus; by default a
-            run has its own and removes it at its end.
         on_step: called with a step's number, from 1, and its numbers by name ("loss",
             "learning_rate", "shares/contrast", "evaluation/heldout/mrr_at_10"), after every step
             and evaluation.
@@ -151,7 +148,7 @@ def fit(
             objective=objective,
             corpus=source,
             settings=Settings(**choose(stated, None, option="settings")[0]),
-            base=facts.base if facts else None,
+            base=None,
             evaluate=evaluator,
             keep=choose_keep(keep, evaluator),
             rows=chosen,
@@ -159,12 +156,8 @@ def fit(
     return fit_plan(
         plan,
         Path(output_dir),
-        geometry=geometry,
         resume=resume,
         overwrite=overwrite,
-        facts=facts,
-        on_start=on_start,
-        tokens=tokens,
         on_step=on_step,
         tensorboard=tensorboard,
     )
@@ -208,16 +201,18 @@ def fit_plan(
     plan: Plan,
     folder: Path,
     *,
-    geometry: Evaluate | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    facts: CardMetadata | None = None,
     on_start: Callable[[], None] | None = None,
     tokens: Path | None = None,
     on_step: OnStep | None = None,
     tensorboard: bool = False,
 ) -> Run:
-    """Carry out a plan, see :func:`fit`; a complete run is returned without loading a model."""
+    """Carry out a plan, see :func:`fit`; a complete run is returned without loading a model.
+
+    ``on_start`` is called before the first step, after all checks. ``tokens`` is a folder in which
+    several runs on a machine share the tokenized corpus; else a run removes its own at its end.
+    """
     settings, objective = plan.settings, plan.objective
     if isinstance(objective, str):
         if resume and (done := plan.finished(folder)) is not None:
@@ -230,7 +225,7 @@ def fit_plan(
     with parallel.processes(), closing(place):
         objective.check(plan.corpus.width, ordered=plan.corpus.documents, scored=plan.corpus.scored)
         prepare.configure(objective, settings)
-        shape = (geometry or geometry_on_stsb()) if settings.geometry_every else None
+        shape = geometry_on_stsb() if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, plan.evaluate, shape, plan.keep)
         described = objective.describe()
         stored = (place.begun() or {}).get("products") if resume else None
@@ -246,15 +241,13 @@ def fit_plan(
         if (done := parallel.by_main(place.finished)) is not None:
             return done
         with processes.retain_freed_memory():
-            facts = replace(facts or CardMetadata(), base=plan.base_name)
-            return _train(objective, plan, selector, facts, tokens, on_start, going_on)
+            return _train(objective, plan, selector, tokens, on_start, going_on)
 
 
 def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to bottom
     objective: Objective,
     plan: Plan,
     selector: ModelSelector,
-    facts: CardMetadata,
     tokens: Path | None,
     on_start: Callable[[], None] | None,
     going_on: bool,
@@ -280,14 +273,15 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         data["hard negatives"] = (
             f"{settings.hard_negatives} per pair, mined by the base among the answers"
         )
-    facts = replace(facts, data=data, settings=asdict(settings))
+    facts = CardMetadata(base=plan.base_name, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(
         learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
     )
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
     epochs = math.ceil(settings.num_train_epochs * batches.plan.steps_per_epoch)
     total, batch = settings.max_steps or max(1, epochs), batches.plan.batch_size
-    monitor, drift = Monitor(), Drift(objective, batches, total)
+    monitor, watched = Monitor(), watched_rows(batches)
+    before: list[list[int]] = []  # the nearest texts by the base, for the page
     first = 0
     if going_on:
         state = _restore(place, objective, optimizer)
@@ -295,7 +289,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         scaler.load_state_dict(state["scaler"])
         monitor.high, monitor.moved = state["collapse"], state["moved"]
         selector.restore(state)
-        drift.restore(state["drift"])
+        before = state.get("neighbors", [])
     if parallel.is_main():
         # A run that was killed may have written lines of steps after its last checkpoint.
         place.cut_log(first if going_on else -1)
@@ -318,7 +312,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             "scaler": scaler.state_dict(),
             "collapse": monitor.high,
             "moved": monitor.moved,
-            "drift": drift.state(),
+            "neighbors": before,
             **selector.state(),
         }
         if parallel.is_main():
@@ -330,7 +324,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         for m in metrics:
             wanted = m.step % LOG_EVERY == 0 or m.step < LOG_EVERY or m.step in steps.moments
             if parallel.is_main():
-                place.write_log(m.line() | drift.values, kept=wanted)
+                place.write_log(m.line(), kept=wanted)
 
     if on_start is not None:
         on_start()
@@ -339,7 +333,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         if selector.evaluator is not None and not selector.history:
             selector.evaluate(0, save_model)
         selector.measure(0)
-        drift.look(0, settings.learning_rate)
+        before = nearest_texts(encoder, batches, watched) if parallel.is_main() else []
     objective.train()
     step = first
     with (
@@ -357,9 +351,6 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if evaluating:
                 metrics += steps.known()
             trained_seconds += time.monotonic() - begun
-            drift.look(
-                step, settings.learning_rate
-            )  # before the lines, so that the last has the latest drift
             write_log(metrics)
             shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
             best = selector.best()
@@ -395,9 +386,9 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if parallel.is_main():
         save_model(place.last, step, selector.latest)
         facts = replace(facts, objective=objective.describe())
-        near = (drift.base["neighbors"], drift.latest) if drift.base and drift.latest else ()
-        texts = [batches.cache.text(0, int(row)) for row in drift.places]
-        write_text(place.model / "report.html", run_page(run, facts, texts, *near))
+        after = nearest_texts(encoder, batches, watched) if before else []
+        texts = [batches.cache.text(0, int(row)) for row in watched]
+        write_text(place.model / "report.html", run_page(run, facts, texts, before, after))
         place.publish(run)  # last: its result marks a run as complete
     parallel.barrier()
     if parallel.local_rank() == 0:

@@ -61,10 +61,11 @@ class Trial:
     method: str
     parameters: Mapping[str, Any]
     base: Path
+    cached_rows: int = 0
 
     @contextmanager
     def training(
-        self, *, dropout: float = 0.0, cached_rows: int = 0
+        self, *, dropout: float = 0.0, cached_rows: int | None = None
     ) -> Iterator[tuple[Objective, Callable[[int], Batch]]]:
         """The objective in float64, ready to train, and a run's batches."""
         settings = Settings(
@@ -73,7 +74,7 @@ class Trial:
             max_seq_length=24,
             seed=3,
             dropout=dropout,
-            mini_batch_size=cached_rows,
+            mini_batch_size=self.cached_rows if cached_rows is None else cached_rows,
         )
         objective = prepare(self.base, self.method, dict(self.parameters), settings)
         configure(objective, settings)

@@ -165,7 +165,6 @@ class StepRunner:
         parts = settings.gradient_accumulation_steps
         dtype = DTYPES.get(settings.precision)
         sums: dict[str, Tensor] = {}
-        self.objective.diagnosing = step in self.moments
         # Shares need a weighted sum, whose graph can be traversed more than once.
         walked = type(self.objective).loss is Objective.loss and not settings.compile
         for part in range(parts):
@@ -175,7 +174,7 @@ class StepRunner:
             with torch.autocast(device, dtype) if dtype else nullcontext():
                 terms = self.module(batch)
                 loss = self.objective.loss(terms)
-            if self.objective.diagnosing and walked and not part:
+            if step in self.moments and walked and not part:
                 factor = self.scaler.get_scale() / parts
                 self._shares[step] = gradient_shares(self.objective, terms, factor)
             self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
