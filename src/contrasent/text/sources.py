@@ -71,7 +71,8 @@ class Source:
     form: str
     shown: str  # its name in messages
     spool: "Spool | None" = None  # keeps a temporary copy of standard input alive
-    encoding: str = ""  # unless it must be UTF-8; what cannot be decoded is then replaced
+    encoding: str = ""  # unless it must be UTF-8
+    errors: str = "surrogateescape"  # how what cannot be decoded is, so that its line can be named
 
     def content(self) -> Iterator[bytes]:
         """The bytes of the file, block by block."""
@@ -82,9 +83,8 @@ class Source:
     def lines(self) -> Lines:
         r"""Numbered lines; they end in "\n", "\r\n" or "\r", and a byte order mark is cut off."""
         with reading(self.shown), self._opened(unpack=True) as raw:
-            # Undecodable bytes come through as surrogates, so that their line can be named.
-            errors = "replace" if self.encoding else "surrogateescape"
-            stream = io.TextIOWrapper(raw, encoding=self.encoding or "utf-8-sig", errors=errors)
+            encoding = self.encoding or "utf-8-sig"
+            stream = io.TextIOWrapper(raw, encoding=encoding, errors=self.errors)
             number = 0
             while line := stream.readline(LONGEST):
                 number += 1
