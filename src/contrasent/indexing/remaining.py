@@ -15,7 +15,6 @@ from contrasent import progress
 from contrasent.indexing.models import sampled
 from contrasent.model.base import TaskEncoder
 from contrasent.model.runtime import in_bfloat16
-from contrasent.progress import duration
 from contrasent.search.folder import check_vectors
 from contrasent.search.index import Index
 from contrasent.search.opening import BATCH_SIZE
@@ -67,12 +66,6 @@ def rest_encoder(index: Index, encode: TaskEncoder) -> TaskEncoder:
     """The encoder that an index is finished with: the one that would have made it whole."""
     ((characters,),) = index.store.query("SELECT coalesce(sum(length(text)), 0) FROM rows")
     return quick(encode, characters)
-
-
-def announcement(folder: Path, left: int, seconds: float) -> str:
-    """The line about an index that words can search; ``seconds`` that the rest takes."""
-    rest = f"{left:,} passages left to encode, about {duration(seconds)}"
-    return f"{folder}: BM25 search works now; {rest}; Ctrl-C saves what is encoded"
 
 
 class RemainingRows:
