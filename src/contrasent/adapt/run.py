@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.learner import train_encoder as fit_encoder
 from contrasent.adapt.report import (
     PAGE,
     REPORT,
@@ -22,7 +23,6 @@ from contrasent.adapt.report import (
 )
 from contrasent.adapt.steps import learn_from_text
 from contrasent.adapt.teaching import learn_from_queries
-from contrasent.adapt.training import train_encoder as fit_encoder
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
