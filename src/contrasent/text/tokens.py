@@ -65,10 +65,7 @@ class Tokenizer:
         self.backend.enable_truncation(max_seq_length, direction=side)
 
     def hand_over(self, folder: Path) -> "Tokenizer":
-        """Hand the backend to the next load of this folder while this one exists; use it no more.
-
-        A vocabulary of 250,000 pieces takes seconds to read.
-        """
+        """Hand the backend to the next load of this folder; large ones take seconds to read."""
         _HANDED_OVER[folder.resolve()] = self
         return self
 
@@ -102,8 +99,10 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and the settings that readers need with it."""
         (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), "utf-8")
+        token = self.names.get("eos_token") or self.backend.id_to_token(self.specials.pad)
         config = {
-            **self._padding,
+            # Readers need one, also where the model has none.
+            **({} if token is None else {"pad_token": token}),
             **self.names,
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": self.max_seq_length,
@@ -111,14 +110,6 @@ class Tokenizer:
             "model_input_names": ["input_ids", "attention_mask"],
         }
         write_object(folder / "tokenizer_config.json", config)
-
-    @property
-    def _padding(self) -> dict[str, str]:
-        """The name of a padding token for readers that need one, where the model has none."""
-        if "pad_token" in self.names:
-            return {}
-        token = self.names.get("eos_token") or self.backend.id_to_token(self.specials.pad)
-        return {} if token is None else {"pad_token": token}
 
     @cached_property
     def specials(self) -> Specials:
@@ -258,11 +249,7 @@ Ids = NDArray[np.int32]
 
 
 class TextKeys:
-    """Numbers of texts that are equal where a model reads the same tokens: the one definition.
-
-    The tokens of a prompt do not count, where it leaves a text's first token and its cut as they
-    are.
-    """
+    """Numbers of texts, equal where a model reads equal tokens; those of a prompt do not count."""
 
     def __init__(self, tokenizer: Tokenizer, lower: bool, prompts: Sequence[str]) -> None:
         """``prompts``: that of each column."""
