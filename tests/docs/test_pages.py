@@ -19,11 +19,8 @@ NOTES = {"", "not run", "parse only", "small", "exits", "file", "printed"}
 
 def options_of(words):
     """The command's name, its options by name, and the words after it."""
-    command, rest, name = typer.main.get_command(app), list(words[1:]), "contrasent"
-    while hasattr(command, "commands"):
-        assert rest and rest[0] in command.commands, f"{name}: no command {rest[:1]}"
-        name = rest.pop(0)
-        command = command.commands[name]
+    _, name, *rest = words
+    command = typer.main.get_command(app).commands[name]
     options = [p for p in command.params if p.param_type_name == "option"]
     return name, {o: p for p in options for o in (*p.opts, *p.secondary_opts)}, rest
 
