@@ -49,6 +49,7 @@ def test_what_is_compared(stated):
     assert "run/best/model.safetensors" not in stated["pairs"][0]["files"]
     # There are many instants to choose from, and they are spread over the run.
     assert stated["views"][0]["count"] > 120
+    count = stated["views"][0]["count"]
     points = [run["kills"][0] for run in stated["views"][1:]]
-    assert min(points) < 35
-    assert max(points) > 90
+    assert min(points) < count / 5
+    assert max(points) > 4 * count / 5
