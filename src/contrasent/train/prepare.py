@@ -1,6 +1,7 @@
 """Prepares an objective and its batches from names and settings."""
 
 import logging
+import math
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -190,6 +191,17 @@ def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
         remedy = "remove them, or use --set duplicates=mask" if how else "remove them"
         shown = f"{equal:,} of {rows:,} rows are duplicates after tokenization"
         log.warning("%s. Duplicates act as false negatives: %s", shown, remedy)
+
+
+def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> int:
+    """Optimizer steps of a run, those stated or those of the epochs; a warm-up must be shorter."""
+    epochs = math.ceil(settings.num_train_epochs * plan.steps_per_epoch)
+    total = settings.max_steps or max(1, epochs)
+    if objective.warmup_steps > total:
+        names = [name for name in objective.describe() if name.endswith("warmup_steps")]
+        problem = f"is more than the {total:,} steps of the run"
+        raise OptionError(" or ".join(names) or "warmup_steps", objective.warmup_steps, problem)
+    return total
 
 
 def check_scores(batches: Collator, objective: Objective) -> None:

@@ -223,11 +223,7 @@ class RunFolder:
                 "--overwrite or another folder"
             )
         old, new = _compared(before), _compared(now)
-        # A parameter of the method that has gone since is no difference.
-        gone = before.get("objective", {}).keys() - now.get("objective", {}).keys()
-        for key in sorted(
-            (old.keys() | new.keys()) - gone, key=lambda k: (not k.startswith(SOURCE), k)
-        ):
+        for key in sorted(old.keys() | new.keys(), key=lambda k: (not k.startswith(SOURCE), k)):
             one, two = old.get(key), new.get(key)
             if key.startswith(SOURCE) and one and two and one != two:
                 raise OutputError(
