@@ -33,9 +33,8 @@ from contrasent.train.monitor import (
     nearest_texts,
     watched_rows,
 )
-from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
-from contrasent.train.run import Evaluate, Keep, OnStep, Run, RunFolder, choose_keep
+from contrasent.train.run import Evaluate, Keep, OnStep, Run, RunFolder, choose_keep, run_page
 from contrasent.train.settings import Settings, choose
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from contrasent import parallel, progress
-from contrasent.encoder import lora
 from contrasent.encoder.backbone import is_causal, longest_input
 from contrasent.encoder.encoder import TorchEncoder
+from contrasent.encoder.heads import add_lora
 from contrasent.encoder.poolers import Pooler
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
@@ -75,7 +75,7 @@ def prepare(
         decoder = is_causal(encoder.backbone, always=True)
         encoder.use_pooler("mean" if decoder else "cls")
     if settings.lora:
-        lora.add(encoder.backbone, settings.lora)
+        add_lora(encoder.backbone, settings.lora)
     compared = encoder.prompts.similarity
     encoder.prompts = with_prompts(encoder.prompts, settings)
     encoder.matryoshka_dims = ()  # this training determines its nested dimensions
