@@ -13,6 +13,7 @@ import numpy as np
 
 from contrasent.errors import import_extra
 from contrasent.report import Report
+from contrasent.types import Vectors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,6 +121,26 @@ def panels(curves: Mapping[str, Mapping[str, Sequence[Point]]]) -> str | None:
         for axes in places[len(curves) :]:
             axes.set_visible(False)
         return as_svg(figure, "panels")
+
+
+def maps(sides: Mapping[str, tuple[Vectors, Vectors]]) -> str:
+    """Vectors of pairs, a panel a model, in the plane in which they vary most (PCA), as SVG."""
+    with canvas(3.4, 1, len(sides), layout=None) as (figure, grid):
+        figure.subplots_adjust(left=0.01, right=0.99, top=0.92, bottom=0.02, wspace=0.03)
+        for axes, (title, pair) in zip(np.atleast_1d(grid).ravel(), sides.items(), strict=True):
+            every = np.concatenate(pair)
+            every = every - every.mean(axis=0)
+            flat = every @ np.linalg.svd(every, full_matrices=False)[2][:2].T
+            first, second = flat[: len(pair[0])], flat[len(pair[0]) :]
+            ends = np.stack([first, second], axis=1)
+            axes.plot(*ends.T, color=INK, linewidth=0.5, alpha=0.3)
+            for i, (name, points) in enumerate({"summary": first, "explanation": second}.items()):
+                axes.plot(*points.T, "o", color=color(i), markersize=3, label=name)
+            axes.set_title(title, fontsize=9)
+            axes.set_xticks([])
+            axes.set_yticks([])
+        axes.legend(frameon=False, fontsize=8)
+        return as_svg(figure, "maps")
 
 
 def spectrum(reports: Reports) -> str | None:

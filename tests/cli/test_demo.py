@@ -89,7 +89,7 @@ def test_the_model_that_learns_is_the_installed_one():
     assert LEARNER == SMALL
 
 
-def test_it_learns_by_a_method_in_two_steps(tmp_path, bert, sources, monkeypatch):
+def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, sources, monkeypatch):
     from contrasent.train import demo as lessons
 
     quick = {"max_steps": 2, "eval_steps": 1, "batch_size": 4}
@@ -124,13 +124,14 @@ def test_it_learns_by_a_method_in_two_steps(tmp_path, bert, sources, monkeypatch
     assert set(judged.values()).isdisjoint([*lines, *(text for text, _ in taught)])
     assert len(set(lines) & set(summaries)) > len(judged)  # others are there
     assert {explained[name] for name in judged}.isdisjoint(text for _, text in taught)
-    pages = [place / name / "report.html" for name in ("sentences", "pairs")]
-    assert all("<svg" in page.read_text("utf-8") for page in pages)
+    page = (place / "learning.html").read_text("utf-8")
+    assert page.count("<svg") == 3  # alignment and uniformity, map, curve
+    assert "simcse_supervised" in page and ": Adaptation" not in page
     again = CliRunner().invoke(app, [*map(str, arguments), "--resume"], catch_exceptions=False)
     words = again.stdout.splitlines()
     scores = (alone["base_score"], alone["score"], pairs["score"])
     assert [f"{x:.3f}" in line for x, line in zip(scores, words[1:], strict=False)] == [True] * 3
-    assert words[-1] == f"curves and neighbors: {', '.join(map(str, pages))}"
+    assert words[-1] == f"curve, map and examples: {place / 'learning.html'}"
 
 
 @pytest.mark.parametrize("kept", [0, 2])

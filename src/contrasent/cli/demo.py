@@ -66,8 +66,10 @@ def demo(
     seconds = options.parse_budget(budget)
     if only != "search":
         from contrasent.model.pretrained import resolve
+        from contrasent.pictures import check_matplotlib
 
         import_extra("torch", "train", "learning (--only search does without)")
+        check_matplotlib()
         resolve(base)
     from contrasent.documents.docstrings import InstalledDocumentation, installed_sources
 
@@ -85,8 +87,7 @@ def demo(
             {"name": lesson.name, **asdict(lesson.run), "folder": str(lesson.run.folder)}
             for lesson in lessons
         ]
-        pages = [str(lesson.run.folder / "report.html") for lesson in lessons]
-        lines += [*table(lessons, base), f"curves and neighbors: {', '.join(pages)}"]
+        lines += [*table(lessons, base), f"curve, map and examples: {place / 'learning.html'}"]
     if only != "learn":
         searched, search_facts = _search(source, output / "search", model, seconds, **again)
         facts |= search_facts

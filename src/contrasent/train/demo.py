@@ -5,16 +5,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from contrasent import pictures
 from contrasent.documents.docstrings import InstalledDocumentation
 from contrasent.documents.sections import sentences
-from contrasent.evaluate.validation import RetrievalValidation
-from contrasent.report import laid_out
+from contrasent.encoder.encoder import TorchEncoder
+from contrasent.evaluate.validation import RetrievalValidation, confirming
+from contrasent.files import render, write_text
+from contrasent.metrics import alignment, normalize, uniformity
+from contrasent.model.pretrained import resolve
+from contrasent.report import Report, Row, laid_out
 from contrasent.train.fit import fit
-from contrasent.train.run import Run
+from contrasent.train.run import HELD_OUT, Run, curves
+from contrasent.types import Numbers
 
 PAIRS = "simcse_supervised"
+POOLER = "mean"
 SETTINGS: dict[str, Any] = {
-    "pooling": "mean",
+    "pooling": POOLER,
     "head": "none",
     "max_seq_length": 64,
     "batch_size": 64,
@@ -26,6 +35,8 @@ STEPS = {
 """Settings of each step on top of those, in the order of the steps."""
 
 HELD_OUT_SHARE = 5  # one in so many summaries is held out
+NUMBERS = ("alignment", "uniformity")
+MAPPED = 200  # summaries on the map
 EXPECTED = (
     "This is expected for sentences alone: unlike pairs, they do not show which explanation "
     "follows a summary."
@@ -94,4 +105,57 @@ def learn(
         done = fit(method, corpora[name], chosen, **how)
         lessons.append(Lesson(f"{method}, {len(corpora[name]):,} {name}", done))
         model = str(done.folder)
+    write_text(folder / "learning.html", _page(lessons, base, questions, answers))
     return lessons
+
+
+def _page(
+    lessons: Sequence[Lesson], base: str, questions: Sequence[str], answers: Sequence[str]
+) -> str:
+    """What contrast changed: the curve, alignment and uniformity, a map, and three examples."""
+    drawn, steps = dict[str, list[pictures.Point]](), 0
+    for lesson in lessons:
+        (points,) = curves(lesson.run.log)[HELD_OUT].values()
+        drawn[lesson.name] = [(steps + step, value, low, high) for step, value, low, high in points]
+        steps += lesson.run.steps
+    encoders = {"before": TorchEncoder.load(resolve(base), pooling=POOLER)}
+    encoders["after"] = lessons[-1].run.encoder
+    texts = (questions, answers)
+    sides = {n: [normalize(e.encode(side)) for side in texts] for n, e in encoders.items()}
+    ranks, best, spaces = list[Numbers](), list[Numbers](), dict[str, Report]()
+    for name, (left, right) in sides.items():
+        cosines = left @ right.T
+        best.append(cosines.argmax(axis=1))
+        ranks.append((cosines > cosines.diagonal()[:, None]).sum(axis=1) + 1)
+        values = alignment(left, right), uniformity(right)
+        rows = [Row("", "", m, "", v, len(left)) for m, v in zip(NUMBERS, values, strict=True)]
+        spaces[name] = Report(tuple(rows))
+    gains = 1 / ranks[1] - 1 / ranks[0]
+    order = confirming(np.arange(len(gains)))
+    order = order[np.argsort(-gains[order], kind="stable")]
+    shown = [n for n in order[:2].tolist() if gains[n] > 0]
+    shown += [n for n in order[-1:].tolist() if gains[n] < 0]
+    return render(
+        "learning.html",
+        heading="Learning by contrast",
+        window=": learning by contrast",
+        base=base,
+        name=Path(base).name,
+        lessons=lessons,
+        expected="" if lessons[0].run.kept else EXPECTED,
+        curve=pictures.panels({"MRR@10 on held-out summaries, 95 % CI": drawn}),
+        plane=pictures.plane(spaces),
+        map=pictures.maps({n: (a[:MAPPED], b[:MAPPED]) for n, (a, b) in sides.items()}),
+        measured=[s.one(metric=m).value for m in NUMBERS for s in spaces.values()],
+        mapped=min(MAPPED, len(questions)),
+        judged=len(questions),
+        others=len(order),
+        counts=[int((np.sign(gains[order]) == sign).sum()) for sign in (1, 0, -1)],
+        examples=[
+            (
+                questions[n],
+                [(int(of[n]), answers[at[n]]) for of, at in zip(ranks, best, strict=True)],
+            )
+            for n in shown
+        ],
+    )
