@@ -193,9 +193,9 @@ def markdown(data):
         path.write_bytes(content)
         entry = Entry(path.name, suffix, len(content), str(path), 0)
         try:
-            for part, _ in documents(entry, None, 10**6):
-                for row in cut(part, lambda texts: [len(t.split()) for t in texts], 16):
-                    json.dumps(row).encode()
+            found = documents(entry, None, 10**6, "", lambda *_: None)
+            for row in cut(found, lambda texts: [len(t.split()) for t in texts], 16):
+                json.dumps(row).encode()
         except Skip:
             pass
 

@@ -18,9 +18,9 @@ import pytest
 from commands import invoke, printed, run
 from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import UserError
+from contrasent.indexing.build import document_texts
 from contrasent.indexing.contents import describe
 from contrasent.indexing.following import watch_index
-from contrasent.indexing.sources import document_texts
 from contrasent.search.index import Index
 
 NOTES = {

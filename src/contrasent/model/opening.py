@@ -43,11 +43,7 @@ def open_encoder(
     check: bool = True,
     torch_settings: Mapping[str, Any] | None = None,
 ) -> Encoder:
-    """The encoder of a model folder, computed by torch, numpy or an exported graph.
-
-    ``light``: by default numpy, where it knows the model and there is no accelerator. ``check``:
-    compare the weights with the digests that were saved with them.
-    """
+    """The encoder of a model folder; ``light``: numpy, if it can, where there is no GPU."""
     settings: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
     if runtime is not None:
         check_choice("--runtime", runtime, RUNTIMES)

@@ -9,7 +9,6 @@ from typing import Any
 
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, see
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
-from contrasent.indexing.remaining import rest_encoder
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
@@ -74,7 +73,7 @@ def serve_model(
     settings = ServerSettings(api_key=api_key, hosts=hosts, origins=tuple(cors), **limits)
     if index is None and is_any_index(resolve_index(model)):
         index = model
-    library = None if index is None else open_index(index, private=True)
+    library = None if index is None else open_index(index)
     try:
         folder = find_model(model)
     except ModelError:
@@ -93,7 +92,7 @@ def serve_model(
         release_freed_memory()
         shown, encode = name or Path(model).name or folder.name, None
         if isinstance(library, Index) and library.unfinished:
-            encode = rest_encoder(library, TaskEncoder(encoder))
+            encode = TaskEncoder(encoder)
         app = create_app(
             encoder,
             shown,
