@@ -262,12 +262,17 @@ def check_new(output: Path, replace: bool, what: str = "file") -> None:
     check_writable(output.absolute().parent)
 
 
+def listed(text: str | None) -> list[str]:
+    """The parts of a list such as "title,text"."""
+    return [part.strip() for part in text.split(",")] if text else []
+
+
 def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
     """Columns by name or position, from "text,2" or a recipe's list."""
     if names is None:
         return None
-    parts = names.split(",") if isinstance(names, str) else names
-    return [int(p) if str(p).strip().isdigit() else str(p).strip() for p in parts]
+    parts = listed(names) if isinstance(names, str) else map(str, names)
+    return [int(part) if part.isdigit() else part for part in parts]
 
 
 def chosen_weight(bm25_weight: float | None, vectors_only: bool) -> float | None:
