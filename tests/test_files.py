@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import mounted
-from contrasent import errors
+from contrasent import errors, files
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.tensors import write_checkpoint
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError, suggestion
@@ -167,6 +167,7 @@ def test_a_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
         return rename(self, other)
 
     monkeypatch.setattr(Path, "rename", fail_into_place)
+    monkeypatch.setattr(files, "_exchange", lambda one, other: False)
     with pytest.raises(OutputError, match="Input/output error"), atomic_folder(target) as folder:
         (folder / "new").write_text("2")
     assert (names(target), names(tmp_path)) == (["old"], ["m"])

@@ -1,5 +1,6 @@
 """Writing files atomically, and HTML pages from templates."""
 
+import ctypes
 import errno
 import json
 import logging
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 LOCK, HOLDER = ".lock", ".writer"
 SILENT = 2.0  # seconds to wait for another process before saying so
+HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 @contextmanager
@@ -98,9 +100,12 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             flush(temporary)
             aside = target.with_name(f"{_hidden(target.name)}old")
             shutil.rmtree(aside, ignore_errors=True)
-            if target.exists():
-                target.rename(aside)
-            temporary.rename(target)
+            if target.exists() and _exchange(temporary, target):
+                aside = temporary
+            else:
+                if target.exists():
+                    target.rename(aside)
+                temporary.rename(target)
             flush(target.parent)
             shutil.rmtree(aside, ignore_errors=True)
         except BaseException:
@@ -122,6 +127,15 @@ def flush(path: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, if the system and the file system can."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)
 
 
 def recover_folder(target: Path, patience: float = 0.0) -> None:

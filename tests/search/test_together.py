@@ -136,15 +136,18 @@ def test_an_index_that_replaced_another(tmp_path, how):
     newest.close()
 
 
-def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monkeypatch):
-    """They wait between the two renames, and undo a first one."""
+@pytest.mark.parametrize("exchange", [True, False])
+def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monkeypatch, exchange):
+    """Without an exchange they wait between the two renames, and undo a first one."""
     folder = tmp_path / "index"
     made = [Index.build(MODELS["one"], [text(n, name) for n in range(300)]) for name in "ab"]
     made[0].save(folder)
     whole = [[row.text for row in one.every()] for one in made]
-    rename = Path.rename
-    slow = lambda self, other: (rename(self, other), time.sleep(0.005))  # noqa: E731
-    monkeypatch.setattr(Path, "rename", slow)
+    if not exchange:
+        monkeypatch.setattr("contrasent.files._exchange", lambda one, other: False)
+        rename = Path.rename
+        slow = lambda self, other: (rename(self, other), time.sleep(0.005))  # noqa: E731
+        monkeypatch.setattr(Path, "rename", slow)
 
     def replace():
         for turn in range(2000):
@@ -167,10 +170,11 @@ def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monk
         opened.close()
     other.join()
     assert min(seen) > 2, seen
-    folder.rename(tmp_path / ".index.contrasent-old")
-    assert [row.text for row in Index.open(folder).every()] == whole[1]
-    folder.rename(tmp_path / ".index.contrasent-old")
-    assert len(reader.refreshed()) == 300
+    if not exchange:
+        folder.rename(tmp_path / ".index.contrasent-old")
+        assert [row.text for row in Index.open(folder).every()] == whole[1]
+        folder.rename(tmp_path / ".index.contrasent-old")
+        assert len(reader.refreshed()) == 300
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
