@@ -1,15 +1,17 @@
 """``contrasent demo`` from installed packages to three answers, small."""
 
 import json
+from importlib import import_module
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from contrasent.cli.demo import LEARNER, QUESTIONS, demo
+from contrasent.cli.demo import LEARNER, PARTS, QUESTIONS, demo
 from contrasent.documents import docstrings
 from contrasent.model.pretrained import SMALL
 
+module = import_module("contrasent.cli.demo")
 app = typer.Typer()
 app.command("demo")(demo)
 
@@ -36,20 +38,36 @@ def sources(packages, monkeypatch):
 
 
 @pytest.mark.slow
-def test_it_searches_learns_and_answers(tmp_path, bert, sources):
+def test_it_searches_learns_and_answers(tmp_path, bert, sources, monkeypatch):
     from contrasent.encoder.encoder import TorchEncoder
     from contrasent.search.index import Index
 
     TorchEncoder.load(bert, pooling="mean", normalize=True).save(tmp_path / "base")
+    judged = []
+    gains = module._gains
+    monkeypatch.setattr(
+        module,
+        "_gains",
+        lambda done, index, *rest: (
+            judged.extend(row.text for row in index.every()) or gains(done, index, *rest)
+        ),
+    )
     arguments = ["--only", "search", "--model", tmp_path / "base", "-o", tmp_path / "d"]
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
     facts = json.loads(result.stdout)
     assert facts["documents"] > 120
     assert facts["queries"]["users"] == (facts["documents"] + 3) // 4
+    held_out = facts["held_out"]
+    assert held_out["queries"] == facts["documents"] // 2
+    words, learning, together = (held_out[name]["value"] for name in PARTS)
+    assert words + learning == pytest.approx(together)
     assert [one["question"] for one in facts["answers"]] == list(QUESTIONS)
     assert all(len(one["found"]) == 3 for one in facts["answers"])
     assert all(name.startswith("m") for name, _, _ in facts["answers"][0]["found"])
+    # While they teach and judge, no summary is in what is searched: it would find itself.
     asked = json.loads((tmp_path / "d" / "search" / "queries.jsonl").read_text().splitlines()[0])
+    assert len(judged) == facts["documents"]
+    assert not any(asked["query"] in text for text in judged)
 
     def searched():
         return [row.text for row in Index.open(tmp_path / "d" / "search" / "index").every()]
@@ -58,8 +76,9 @@ def test_it_searches_learns_and_answers(tmp_path, bert, sources):
     assert sum(text.endswith("\n" + asked["query"]) for text in searched()) == 1
 
     again = CliRunner().invoke(app, [*map(str, arguments), "--resume"], catch_exceptions=False)
-    assert len(searched()) == 2 * facts["documents"]  # those that are there are replaced
+    assert len(searched()) == len(judged) * 2  # those that are there are replaced
     lines = again.stdout.splitlines()
+    assert f"{held_out['vectors']:.3f}" in again.stdout
     assert lines[0] == QUESTIONS[0]
     assert lines[-1] == f"in a browser: contrasent serve {tmp_path / 'd' / 'search'}"
     refused = CliRunner().invoke(app, [*map(str, arguments)])

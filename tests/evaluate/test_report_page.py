@@ -37,6 +37,7 @@ def report(seed):
     notes = {
         "sts": {"form": "senteval"},
         "geometry": {"singular_values": [1.0, 0.5, 0.0], "cosine_by_rating": bands},
+        "listing": [["a dog <runs>", [(0.9, "a dog & a cat"), (0.8, "dogs")]]],
     }
     return Report(tuple(rows), notes)
 
@@ -57,12 +58,13 @@ class Balance(HTMLParser):
 
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_the_page_is_whole_for_any_number_of_models(count):
-    reports = {f"model <{i}>": report(i) for i in range(count)}
+    reports = {f"model-{i}": report(i) for i in range(count)}
     text = page(reports)
     assert Balance(text).open == []
     assert text.count("<svg") == 5  # scores twice, plane, spectrum, densities
-    assert all(f"model &lt;{i}&gt;" in text for i in range(count)) and "model <" not in text
-    for value in ("76.54", "0.210", "-2.500", "0.800", "8.395", "0.680"):
+    assert all(name in text for name in reports)
+    texts = ("a dog &lt;runs&gt;", "a dog &amp; a cat")
+    for value in ("76.54", "0.210", "-2.500", "0.800", "8.395", "0.680", *texts):
         assert value in text
 
 

@@ -14,6 +14,7 @@ from contrasent.cli.adapt import DEFAULT_BASE, Resume, carry_out, summary
 from contrasent.errors import import_extra
 
 if TYPE_CHECKING:
+    from contrasent.adapt.run import Adaptation
     from contrasent.documents.docstrings import InstalledDocumentation
     from contrasent.search.index import Index
     from contrasent.types import EncodeFn
@@ -27,7 +28,7 @@ QUESTIONS = (
 )
 
 
-TAUGHT = 4  # of so many summaries one is a query to learn from
+TAUGHT = 4  # of so many summaries one is a query to learn from; every second one is held out
 
 
 @options.command
@@ -98,7 +99,7 @@ def _search(
     source: "InstalledDocumentation", output: Path, model: str, seconds: float, **again: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """Index, learn from queries, and answer: lines to print, and facts."""
-    from contrasent.files import short
+    from contrasent.files import short, write_json
     from contrasent.indexing.models import open_index_model
     from contrasent.search.index import Index
 
@@ -111,6 +112,10 @@ def _search(
     folder = done.folder / "index"
     index = Index.open(folder)
     encode = open_index_model(index)
+    judged = done.folder / "held_out.json"
+    if not judged.is_file():  # else an earlier run has added the summaries to what is searched
+        write_json(judged, _gains(done, index, encode, source.summaries[1::2], again["seed"]))
+    gains = json.loads(judged.read_text("utf-8"))
     known = {row.metadata["document"] for row in index.every()}
     index.close()
     _add_summaries(folder, encode, [pair for pair in source.summaries if pair[1] in known])
@@ -122,12 +127,46 @@ def _search(
         lines += [
             f"    {score:5.2f}  {name}: {short(text, 100)}" for name, score, text in answer["found"]
         ]
+    lines.append(f"nDCG@10 on {gains['queries']:,} held-out summaries")
+    lines.append(f"    {'vectors alone':34s} {gains['vectors']:.3f}")
+    lines += [f"    {name:34s} {gains[name]['shown']}" for name in PARTS]
     lines += [summary(done), f"in a browser: contrasent serve {done.folder}"]
-    return lines, {**done.facts, "answers": answered}
+    return lines, {**done.facts, "answers": answered, "held_out": gains}
+
+
+PARTS = ("BM25 adds", "queries add", "together")
+
+
+def _gains(
+    done: "Adaptation",
+    index: "Index",
+    encode: "EncodeFn",
+    summaries: Sequence[tuple[str, str]],
+    seed: int,
+) -> dict[str, Any]:
+    """The gains of BM25 and of learning over vectors alone, on held-out summaries."""
+    from contrasent.adapt.bench import Bench, Query, difference, document_names
+    from contrasent.search.ranking import Ranker
+    from contrasent.types import for_task
+
+    documents, units = document_names(index)
+    places = {name: n for n, name in enumerate(documents)}
+    known = [(text, places[name]) for text, name in summaries if name in places]
+    queries = [Query(text, {n: 1.0}, n) for text, n in known]
+    vectors = for_task(encode, "query")([text for text, _ in known])
+    bench = Bench(index, queries, vectors, documents, units, index.learned)
+    default = Ranker(done.facts["default"]["bm25_weight"])
+    alone, both, learned = bench.values([Ranker(0.0), default, index.ranker])
+    gains = {
+        name: difference(queries, values, seed=seed)
+        for name, values in zip(PARTS, (both - alone, learned - both, learned - alone), strict=True)
+    }
+    facts: dict[str, Any] = {"queries": len(known), "vectors": float(alone.mean())}
+    return facts | {name: {**asdict(gain), "shown": str(gain)} for name, gain in gains.items()}
 
 
 def _add_summaries(folder: Path, encode: "EncodeFn", summaries: Sequence[tuple[str, str]]) -> None:
-    """Make each summary a passage of its document, after learning."""
+    """Make each summary a passage of its document, after learning and evaluation."""
     from contrasent.search.writer import Writer
 
     with Writer(folder) as writer:

@@ -73,7 +73,6 @@ def evaluate(
     from contrasent.evaluate.suite import Options, evaluate_model, suite_names
     from contrasent.indexing.searching import evaluate_index
     from contrasent.report import Report, write_reports
-    from contrasent.train.run import trajectory
 
     if list_:
         _show_data(data, form, json_file)
@@ -128,8 +127,8 @@ def evaluate(
             reports += [measure(encode, resamples) for measure in user_evaluations]
             reports_of[model] = Report.join(reports)
             notes = getattr(encode, "notes", [])
-            path = trajectory(Path(model)) if report_file and "geometry" in suites else []
-            more = {"trajectory": path} if path else {}
+            if report_file is not None:
+                more = _for_page(model, encode, suites, chosen)
         options.echo(f"{model}\n{reports_of[model].table()}\n")
         for line in notes:
             options.note(line)
@@ -284,3 +283,23 @@ def judged_evaluations(
     yield lambda encode, number: folder_retrieval(
         encode, folder, own_ids=own_ids, found=judged, resamples=number
     )
+
+
+def _for_page(
+    model: str, encode: "EncodeFn", suites: tuple[str, ...], chosen: "Options"
+) -> dict[str, Any]:
+    """Notes for the page alone: nearest captions to a few, and the geometry during training."""
+    notes: dict[str, Any] = {}
+    if "retrieval" in suites:
+        from contrasent.datasets.labeled import flickr30k
+        from contrasent.evaluate.retrieval import nearest_documents
+
+        captions = flickr30k(folder=chosen.folder).last(chosen.captions).texts
+        queries = captions[:: max(1, len(captions) // 5)][:5]
+        notes["listing"] = [list(pair) for pair in nearest_documents(encode, queries, captions)]
+    if "geometry" in suites:
+        from contrasent.train.run import trajectory
+
+        if path := trajectory(Path(model)):
+            notes["trajectory"] = path
+    return notes

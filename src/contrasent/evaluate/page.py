@@ -45,6 +45,7 @@ def page(reports: Reports) -> str:
         tables={kind: _table(named, kind) for kind in TABLES},
         drawn=drawn,
         protocols=list(next(filter(None, protocols), {}).items()),
+        listings={n: r.notes["listing"] for n, r in named.items() if "listing" in r.notes},
         notes=_notes(named),
     )
 
