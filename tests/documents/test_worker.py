@@ -160,10 +160,10 @@ if sys.argv[1:] == ["read"]:
 worker.FileReader.command = (sys.executable, __file__, "read")
 from contrasent import processes
 from contrasent.cli import main
-from contrasent.serve import connections
+from contrasent.serve.app import make_server
 from contrasent.serve.guard import ServerSettings
 assert processes.resource is None
-connections.make_server(None, ServerSettings())
+make_server(None, ServerSettings())
 for words in (["index", "notes", "-o", "i", "--model", "model", "-q"], ["search", "i", "a boat"]):
     sys.argv = ["contrasent", *words]
     try:
