@@ -104,33 +104,7 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-# --------------------------------------------------------------------------- index folders
-
-
-@cache
-def _index_files():
-    from contrasent.search.opening import create
-    from contrasent.search.store import Facts
-    from contrasent.search.writer import Writer
-
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "index"
-        rows = [(f"text {n} é", f"id{n}", [None, {"n": n, "tags": ["a"]}][n % 2]) for n in range(9)]
-        create(folder, encode, rows, Facts(model="m", source="s", settings={"max_seq_length": 5}))
-        with Writer(folder) as writer:
-            writer.delete(["id3"])
-        return contents(folder)
-
-
-def _use_index(folder):
-    from contrasent.search.index import Index
-    from contrasent.search.writer import Writer
-
-    index = Index.open(folder)
-    index.search(["text"], encode=encode, k=3, where={"n": {"$gte": 1}})
-    index.search(["text"], encode=encode, k=20)
-    with Writer(folder) as writer:
-        writer.update(["new"], encode, ids=["id1"])
+# --------------------------------------------------------------------------- model folders
 
 
 def _in_folder(files, use):
@@ -140,28 +114,6 @@ def _in_folder(files, use):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         use(folder)
-
-
-def index_files(data):
-    draw, files = Draw(data), dict(_index_files())
-    name = draw.choice(sorted(files.keys() - {".lock"}))
-    files[name] = odd_bytes(draw, files[name])
-    _in_folder(files, _use_index)
-
-
-def milvus_json(data):
-    """The content of the folder of an index in Milvus, up to the connection."""
-    from dataclasses import asdict
-
-    from contrasent.search.folder import MILVUS
-    from contrasent.search.milvus import _read
-    from contrasent.search.store import Facts
-
-    facts = asdict(Facts(model="m", dimension=3, settings={"uri": "", "collection": "c"}))
-    _in_folder({MILVUS: odd_json(Draw(data), facts)}, lambda folder: _read(folder))
-
-
-# --------------------------------------------------------------------------- model folders
 
 
 @cache
@@ -241,9 +193,9 @@ def markdown(data):
         path.write_bytes(content)
         entry = Entry(path.name, suffix, len(content), str(path), 0)
         try:
-            for part, _ in documents(entry, None, 10**6):
-                for row in cut(part, lambda texts: [len(t.split()) for t in texts], 16):
-                    json.dumps(row).encode()
+            found = documents(entry, None, 10**6, "", lambda *_: None)
+            for row in cut(found, lambda texts: [len(t.split()) for t in texts], 16):
+                json.dumps(row).encode()
         except Skip:
             pass
 
@@ -282,9 +234,11 @@ def filters(data):
 
 @cache
 def _app():
+    from types import SimpleNamespace
+
+    from contrasent.model.base import Prompts
     from contrasent.search.index import Index
     from contrasent.serve.app import create_app
-    from contrasent.serve.batching import Served
     from contrasent.serve.guard import ServerSettings
     from contrasent.types import Tokens
 
@@ -292,17 +246,16 @@ def _app():
         rows = Tokens.from_rows([[1, *text.encode()[:5], 2] for text in texts])
         return rows, np.zeros(len(texts), dtype=bool)
 
-    def wrap(rows):
-        return Tokens.from_rows([[1, *row[:5], 2] for row in rows]), np.zeros(len(rows), dtype=bool)
-
-    model = Served(
-        name="m", identity="m", dimension=DIMENSION, max_seq_length=7, vocabulary=300,
-        tokenize=tokenize, wrap=wrap,
+    frame = np.array([1]), np.array([2])
+    encoder = SimpleNamespace(
+        identity="m", dimension=DIMENSION, max_seq_length=7, matryoshka_dims=(), prompts=Prompts(),
+        tokenizer=SimpleNamespace(size=300, frame=frame, knows=lambda word: True),
+        tokenize=tokenize,
         embed=lambda tokens: np.ones((len(tokens), DIMENSION), dtype=np.float32),
     )  # fmt: skip
     index = Index.build(encode, ["a", "b"], metadata=[{"n": 1}, None], model="m")
     limits = ServerSettings(max_body=20_000, max_inputs=8, max_compared=4, timeout=5)
-    app = create_app(model, index=index, settings=limits)
+    app = create_app(encoder, "m", index=index, settings=limits)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(app.router.lifespan_context(app).__aenter__())
     return app, loop
@@ -376,8 +329,7 @@ def records(data):
 
 
 TARGETS = (
-    index_files, milvus_json, model_folder, golden_and_weights, configs, markdown, filters,
-    requests, records,
+    model_folder, golden_and_weights, configs, markdown, filters, requests, records,
 )  # fmt: skip
 TARGETS = {function.__name__: function for function in TARGETS}
 

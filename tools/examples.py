@@ -23,11 +23,7 @@ BLOCK = re.compile(
 
 
 def run(script: str, folder: Path) -> str:
-    """The standard output and error of a shell script.
-
-    Raises:
-        RuntimeError: the script fails.
-    """
+    """The standard output and error of a shell script."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["sh", "-ec", script],

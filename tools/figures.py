@@ -20,45 +20,28 @@ STYLE = (
 )
 
 FLOORS = (
-    ("cli",),
-    ("serve", "adapters"),
-    ("adapt", "reproduce"),
-    ("indexing", "train"),
-    ("evaluate", "postprocess", "search"),
-    ("documents", "encoding"),
-    ("objectives",),
-    ("engine",),
-    ("encoder",),
-    ("model",),
-    ("datasets",),
-    ("text",),
-    ("stats",),
-    ("losses",),
+    {"cli": "one command a file"},
+    {"serve": "HTTP server and page", "adapters": "other libraries' forms"},
+    {"adapt": "documents to a proven search", "reproduce": "tables of papers"},
+    {"indexing": "documents to an index", "train": "runs, steps, checkpoints"},
+    {
+        "evaluate": "reports with intervals",
+        "postprocess": "whitening, flow",
+        "search": "indexes, BM25, hybrid",
+    },
+    {"documents": "files to passages", "encoding": "texts to files, in shards"},
+    {"objectives": "a method a file"},
+    {"engine": "what methods are made of"},
+    {"encoder": "torch: backbone, heads"},
+    {"model": "without torch: numpy, exports"},
+    {"datasets": "sets of the papers, BEIR"},
+    {"text": "corpora, tokens, views"},
+    {"stats": "intervals and tests"},
+    {"losses": "the equations"},
 )
-"""Rooms by floor, as import-linter holds them to it (pyproject.toml)."""
+"""Rooms and their words by floor, as import-linter holds them to it (pyproject.toml)."""
 
-WORDS = {
-    "cli": "one command a file",
-    "serve": "HTTP server and page",
-    "adapters": "other libraries' forms",
-    "adapt": "documents to a proven search",
-    "indexing": "documents to an index",
-    "documents": "files to passages",
-    "reproduce": "tables of papers",
-    "train": "runs, steps, checkpoints",
-    "evaluate": "reports with intervals",
-    "postprocess": "whitening, flow",
-    "search": "indexes, BM25, hybrid",
-    "encoding": "texts to files, in shards",
-    "objectives": "a method a file",
-    "engine": "what methods are made of",
-    "encoder": "torch: backbone, heads",
-    "model": "without torch: numpy, exports",
-    "datasets": "sets of the papers, BEIR",
-    "text": "corpora, tokens, views",
-    "stats": "intervals and tests",
-    "losses": "the equations",
-}
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 
 def imports() -> dict[str, set[str]]:
@@ -66,38 +49,33 @@ def imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for file in SOURCE.rglob("*.py"):
         room = file.relative_to(SOURCE).parts[0]
-        if room not in WORDS:
+        if room not in FLOOR:
             continue
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             module = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
             parts = (module or "").split(".")
-            if parts[0] == "contrasent" and len(parts) > 1 and parts[1] in WORDS:
+            if parts[0] == "contrasent" and len(parts) > 1 and parts[1] in FLOOR:
                 found[room].add(parts[1])
         found[room].discard(room)
     return dict(found)
 
 
 def rooms() -> str:
-    """The architecture: a room a box; what a room imports lies on a floor below it.
-
-    Raises:
-        ValueError: a room imports one above it, so that the picture would be wrong.
-    """
+    """The architecture: a room a box; a ValueError if one imports a room that is not below it."""
     width, height, gap = 190, 46, 66
-    floors = {name: number for number, names in enumerate(FLOORS) for name in names}
     parts = []
     for room, needed in imports().items():
-        if above := sorted(other for other in needed if floors[other] <= floors[room]):
+        if above := sorted(other for other in needed if FLOOR[other] <= FLOOR[room]):
             raise ValueError(f"{room} imports {', '.join(above)}, which is no floor below it")
     for floor, names in enumerate(FLOORS):
         left = 410 - (len(names) * (width + 16) - 16) / 2
         y = 10 + floor * gap
-        for at, name in enumerate(names):
+        for at, (name, words) in enumerate(names.items()):
             x = left + at * (width + 16)
             parts.append(
                 f'<rect x="{x:.0f}" y="{y}" width="{width}" height="{height}" rx="6"/>'
                 f'<text class="t" x="{x + 10:.0f}" y="{y + 19}">{name}/</text>'
-                f'<text class="s" x="{x + 10:.0f}" y="{y + 36}">{escape(WORDS[name])}</text>'
+                f'<text class="s" x="{x + 10:.0f}" y="{y + 36}">{escape(words)}</text>'
             )
         if floor + 1 < len(FLOORS):
             parts.append(
@@ -145,13 +123,7 @@ RESULTS = ROOT / "research" / "reproduction" / "results"
 
 
 def forest(title: str, rows: list[tuple[str, float, float, float]], unit: str) -> str:
-    """Differences with their intervals, one a line, and a line at zero.
-
-    Args:
-        title: what is different from what.
-        rows: name, difference, low and high; an empty name begins a group with none.
-        unit: of the differences.
-    """
+    """Differences (name, value, low, high), one a line; those that are no numbers head a group."""
     ends = [end for _, _, low, high in rows for end in (low, high) if end == end]
     least, most = min([*ends, 0.0]), max([*ends, 0.0])
     span = (most - least) or 1.0
@@ -223,11 +195,7 @@ FIGURES = {
 
 
 def write(folder: Path) -> list[Path]:
-    """Write all figures.
-
-    Args:
-        folder: where they go.
-    """
+    """Write all figures to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in FIGURES.items():
         (folder / name).write_text(draw(), "utf-8")

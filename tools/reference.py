@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 import griffe
 
+from contrasent import elsewhere
+
 
 class Page(NamedTuple):
     """A page of the Python reference."""
@@ -147,66 +149,12 @@ MAIN = (
 )
 """The names to begin with, below ``contrasent``: each has an example, which the tests run."""
 
-SAME = (
-    "gradient_accumulation_steps num_train_epochs max_steps learning_rate weight_decay "
-    "max_grad_norm eval_steps save_steps seed"
-)
-"""Settings that transformers' ``TrainingArguments`` and SimCSE's ``train.py`` call the same."""
-
-ELSEWHERE = {
-    **{name: (f"`{name}`", f"`{name}`") for name in SAME.split()},
-    "batch_size": ("`per_device_train_batch_size`", "`per_device_train_batch_size`"),
-    "gradient_accumulation_steps": (
-        "`gradient_accumulation_steps`, which multiplies the batch and does not divide it",
-        "`gradient_accumulation_steps`, likewise",
-    ),
-    "max_seq_length": ("`SentenceTransformer.max_seq_length`", "`max_seq_length`"),
-    "warmup_ratio": (
-        "`warmup_ratio`; from transformers 5 `warmup_steps` below 1",
-        "`warmup_steps`",
-    ),
-    "dropout": ("`hidden_dropout_prob` of a model's config", ""),
-    "attention_dropout": ("`attention_probs_dropout_prob` of a model's config", ""),
-    "pooling": ("`Pooling(pooling_mode=)`", "`pooler_type`"),
-    "lora": ("`LoraConfig(r=)` of PEFT", ""),
-    "head": ("module `Dense`", "kept without `mlp_only_train`"),
-    "normalize": ("module `Normalize`", ""),
-    "hard_negatives": ("`mine_hard_negatives(num_negatives=, relative_margin=0.05)`", ""),
-    "query_prompt": ("`prompts`", ""),
-    "document_prompt": ("`prompts`", ""),
-    "precision": ("`bf16`, `fp16`", "`fp16`"),
-    "mini_batch_size": ("`CachedMultipleNegativesRankingLoss(mini_batch_size=)`", ""),
-    "compile": ("`torch_compile`", ""),
-    "weights": ("`multi_dataset_batch_sampler`", ""),
-    "early_stopping_patience": ("`EarlyStoppingCallback(early_stopping_patience=)`", ""),
-    "eval_size": ("`Dataset.train_test_split(test_size=)`", ""),
-    "temperature": ("`scale` of a loss, which is its inverse", "`temp`"),
-    "gist.temperature": ("`GISTEmbedLoss(temperature=)`", ""),
-    "similarity": ("`similarity_fct` of a loss", ""),
-    "projector": ("", "`mlp_only_train`"),
-    "symmetric": ("`MultipleNegativesSymmetricRankingLoss`", ""),
-    "duplicates": ("`batch_sampler=NO_DUPLICATES`, which parts them", ""),
-    "simcse_supervised.alpha": ("", "`hard_negative_weight`, its logarithm"),
-    "masked_lm_weight": ("", "`mlm_weight` with `do_mlm`"),
-    "masked_lm.mask_ratio": ("", "`mlm_probability`"),
-    "gist.guide": ("`GISTEmbedLoss(guide=)`", ""),
-    "margin": ("`GISTEmbedLoss(margin=)`", ""),
-    "dimensions": ("`MatryoshkaLoss(matryoshka_dims=)`", ""),
-    "ranking_temperature": ("`DistillKLDivLoss(student_temperature=)`", ""),
-    "guide_temperature": ("`DistillKLDivLoss(teacher_temperature=)`", ""),
-}
-"""What a setting is called in sentence-transformers or transformers, and in SimCSE's ``train.py``;
-behind the name of a method and a dot, a parameter of that method alone."""
-
 KINDS = {bool: "", str: "text", Path: "path", int: "whole number", float: "number"}
 
 
 def escape(text: str) -> str:
     """A text for a cell of a table."""
     return text.replace("|", "\\|").replace("\n", " ").strip()
-
-
-# ---------------------------------------------------------------------------- commands
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -228,32 +176,31 @@ def commands() -> Iterator[tuple[str, Any]]:
 def command_page() -> str:
     """``cli.md``."""
     found = list(commands())
-    lines = ["# Commands", ""]
-    lines += [
+    lines = [
+        "# Commands",
+        "",
         "Every command answers `--help`. It exits with 0 when it has done its work, with 2 and one "
         "line on standard error when something given to it cannot be used, and with 130 after "
         "Ctrl-C. What a command finds goes to standard output, progress and remarks to standard "
         "error.",
         "",
+        "| command | what it does |",
+        "| --- | --- |",
     ]
-    lines += ["| command | what it does |", "| --- | --- |"]
     for name, command in found:
         anchor = name.replace(" ", "-")
         lines.append(f"| [`{name}`](#{anchor}) | {escape(first_line(command.help))} |")
     for name, command in found:
         lines += ["", f"## {name}", "", textwrap.dedent(command.help or "").strip(), ""]
-        arguments = [p for p in command.params if p.param_type_name == "argument"]
-        options = [p for p in command.params if p.param_type_name == "option"]
-        usage = " ".join(
-            [name, "[OPTIONS]", *(p.metavar or str(p.name).upper() for p in arguments)]
-        )
-        lines += ["```text", usage, "```", ""]
-        for title, those in (("Argument", arguments), ("Option", options)):
-            if not those:
-                continue
-            lines += [f"| {title.lower()} | takes | default | |", "| --- | --- | --- | --- |"]
-            lines += [_parameter_row(p) for p in those if p.name != "help" and not p.hidden]
-            lines.append("")
+        kinds = ("argument", "option")
+        arguments, given = ([p for p in command.params if p.param_type_name == k] for k in kinds)
+        words = [p.metavar or str(p.name).upper() for p in arguments]
+        lines += ["```text", " ".join([name, "[OPTIONS]", *words]), "```", ""]
+        for title, those in zip(kinds, (arguments, given), strict=True):
+            if those:
+                lines += [f"| {title} | takes | default | |", "| --- | --- | --- | --- |"]
+                lines += [_parameter_row(p) for p in those if p.name != "help" and not p.hidden]
+                lines.append("")
     return "\n".join(lines) + "\n"
 
 
@@ -279,9 +226,6 @@ def first_line(text: str | None) -> str:
     return " ".join((text or "").strip().split("\n\n")[0].split())
 
 
-# ---------------------------------------------------------------------------- settings
-
-
 def settings_page() -> str:
     """``settings.md``: settings of a run, then the parameters of each method."""
     from contrasent.engine import registry
@@ -302,12 +246,11 @@ def settings_page() -> str:
     ]
     lines += _settings_table(run_settings(), attributes(Settings))
     for name in sorted(registry.summaries()):
-        known = registry.parameters(name)
-        lines += ["", f"## {name}", "", first_line(inspect.getdoc(registry.find(name))), ""]
-        if known:
-            lines += _settings_table(known, attributes(registry.find(name)), name)
-        published = registry.published(name)
-        if published:
+        method = registry.find(name)
+        lines += ["", f"## {name}", "", first_line(inspect.getdoc(method)), ""]
+        if known := registry.parameters(name):
+            lines += _settings_table(known, attributes(method), name)
+        if published := registry.published(name):
             stated = ", ".join(f"`{key}={value}`" for key, value in published.items())
             lines += ["", f"Published settings: {stated}."]
     return "\n".join(lines) + "\n"
@@ -325,28 +268,20 @@ def _settings_table(
         values = ", ".join(f"`{c}`" for c in parameter.choices) or kinds
         values += f", {limits}" if limits else ""
         default = {"": '""', "None": "none"}.get(str(parameter.default), parameter.default)
-        others = ELSEWHERE.get(f"{method}.{name}") or ELSEWHERE.get(name, ("", ""))
+        common = elsewhere.SETTINGS.get(name, ("", ""))
+        others = elsewhere.SETTINGS.get(f"{method}.{name}", common)
         rows.append([f"`{name}`", f"`{default}`", values, described.get(name, ""), *others])
     width = 6 if any(row[4] or row[5] for row in rows[2:]) else 4
     return [f"| {' | '.join(map(escape, row[:width]))} |" for row in rows]
 
 
-# ---------------------------------------------------------------------------- Python
-
-
 def attributes(thing: Any) -> dict[str, str]:
     """What a docstring says of attributes and arguments, base classes included."""
     found: dict[str, str] = {}
-    kinds = inspect.getmro(thing) if inspect.isclass(thing) else (thing,)
-    for kind in kinds:
-        for section in sections(kind.__doc__):
-            if section.kind.value in ("attributes", "parameters"):
-                for one in section.value:
-                    found.setdefault(one.name, tidy(one.description))
-        initialize = vars(kind).get("__init__") if inspect.isclass(kind) else None
-        if initialize is not None:
-            for section in sections(initialize.__doc__):
-                if section.kind.value == "parameters":
+    for kind in inspect.getmro(thing) if inspect.isclass(thing) else (thing,):
+        for text in (kind.__doc__, getattr(vars(kind).get("__init__"), "__doc__", "")):
+            for section in sections(text):
+                if section.kind.value in ("attributes", "parameters"):
                     for one in section.value:
                         found.setdefault(one.name, tidy(one.description))
     return found
@@ -361,19 +296,18 @@ def sections(text: str | None) -> list[Any]:
 
 def tidy(text: str) -> str:
     """Sphinx's roles as Markdown's code, its equations and examples as blocks."""
+
+    def equation(found: re.Match[str]) -> str:
+        lines = (found[1] + (found[2] or "")).splitlines()
+        return "\n".join(["```latex", *filter(None, map(str.strip, lines)), "```", ""])
+
+    def example(found: re.Match[str]) -> str:
+        return f"```python\n{textwrap.dedent(found[1]).strip()}\n```\n"
+
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
     block = r"((?:[^\S\n]+.+\n?|\n(?=[^\S\n]))+)"
-    text = re.sub(rf"(?m)^\.\. math::\s*(.+\n?){block}?", _equation, text)
-    return re.sub(rf"(?m)^::\n\n{block}", _example, text)
-
-
-def _equation(found: re.Match[str]) -> str:
-    lines = (found[1] + (found[2] or "")).splitlines()
-    return "\n".join(["```latex", *filter(None, map(str.strip, lines)), "```", ""])
-
-
-def _example(found: re.Match[str]) -> str:
-    return f"```python\n{textwrap.dedent(found[1]).strip()}\n```\n"
+    text = re.sub(rf"(?m)^\.\. math::\s*(.+\n?){block}?", equation, text)
+    return re.sub(rf"(?m)^::\n\n{block}", example, text)
 
 
 def described(text: str | None, types: Mapping[str, str], *leave: str) -> list[str]:
@@ -428,6 +362,7 @@ def types_of(thing: Any) -> dict[str, str]:
         else:
             every = (*node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg)
             hints = [(n.arg, n.annotation) for n in every if n and n.annotation]
+            hints += [("return", node.returns)] if node.returns else []
         for name, hint in hints:
             text = ast.unparse(hint).strip("'")
             found.setdefault(name, re.sub(r"^Annotated\[([^,]+),.*\]", r"\1", text))
@@ -469,8 +404,9 @@ def python_pages() -> dict[str, str]:
 
 def _overview(shown: list[Entry], places: dict[str, str]) -> str:
     things = {path: thing for _, path, thing, _ in shown}
-    lines = ["# Python", ""]
-    lines += [
+    lines = [
+        "# Python",
+        "",
         "Importing `contrasent` takes no time: a name loads what it needs when it is first used. "
         "Everything on these pages is public and changes as [Versions](../../formats.md) says.",
         "",
@@ -542,7 +478,9 @@ def _linked(text: str, places: dict[str, str]) -> str:
 def _alias_row(path: str) -> str:
     """A row about a type alias: its value, and the docstring below it or the comment beside it."""
     home, name = path.rsplit(".", 1)
-    source = inspect.getsource(import_module(home))
+    module = import_module(home)
+    stub = Path(str(module.__file__)).with_suffix(".pyi")
+    source = stub.read_text("utf-8") if stub.is_file() else inspect.getsource(module)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and name in (alias.asname for alias in node.names):
             source = inspect.getsource(import_module(str(node.module)))
@@ -603,13 +541,8 @@ def _fields(
         if isinstance(value, property | cached_property) and member[0] != "_":
             getter: Any = value.fget if isinstance(value, property) else value.func
             told.setdefault(member, first_line(getter.__doc__))
-            types.setdefault(member, _returned(getter))
+            types.setdefault(member, types_of(getter).get("return", ""))
     yield from ((name, types.get(name, ""), text) for name, text in told.items())
-
-
-def _returned(function: Any) -> str:
-    node: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    return ast.unparse(node.returns).strip("'") if node.returns else ""
 
 
 def _call(name: str, function: Any, code: str = "", about: Sequence[str] = ()) -> list[str]:
@@ -643,13 +576,11 @@ def _code(text: str) -> list[str]:
     return ["```python", *shown, "```", ""]
 
 
-# ---------------------------------------------------------------------------- formats
-
-
 def formats_page(schemas: Path) -> str:
     """``formats.md``, from the JSON Schemas."""
-    lines = ["# File formats", ""]
-    lines += [
+    lines = [
+        "# File formats",
+        "",
         "What commands print with `--json` and what folders hold, each as a "
         "[JSON Schema](https://json-schema.org) (draft 2020-12) that the tests check real output "
         "against. Readers should ignore keys that they do not know: a minor version may add some "
@@ -677,12 +608,7 @@ def _properties(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def write(folder: Path, schemas: Path) -> list[Path]:
-    """Write all pages.
-
-    Args:
-        folder: where they go.
-        schemas: folder of the JSON Schemas.
-    """
+    """Write all pages to a folder; ``schemas`` is that of the JSON Schemas."""
     pages = {
         "cli.md": command_page(),
         "settings.md": settings_page(),

@@ -40,11 +40,7 @@ def commit_time() -> str:
 
 
 def build(target: Path) -> dict[str, str]:
-    """Wheel and source archive, with their sha256.
-
-    Args:
-        target: folder to write them to.
-    """
+    """Wheel and source archive, with their sha256."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": commit_time()}
     hatch = [sys.executable, "-m", "hatchling", "build", "-d", str(target)]
     subprocess.run(hatch, cwd=ROOT, check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -55,11 +51,7 @@ def build(target: Path) -> dict[str, str]:
 
 
 def sample(folder: Path) -> Path:
-    """A folder of small documents.
-
-    Args:
-        folder: to make.
-    """
+    """A folder of small documents."""
     folder.mkdir(parents=True)
     for number, tool in enumerate(TOOLS):
         for at, rule in enumerate(RULES):
@@ -71,11 +63,7 @@ def sample(folder: Path) -> Path:
 
 
 def smoke(wheel: Path) -> None:
-    """Install a wheel into an empty environment, adapt to a sample, and search in it.
-
-    Args:
-        wheel: to install, with the extra ``offline``.
-    """
+    """Install a wheel into an empty environment, adapt to a sample, and search in it."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         venv.create(place / "venv", with_pip=True)

@@ -27,11 +27,7 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 
 
 def prepare(target: Path) -> None:
-    """Put together what the generator reads.
-
-    Args:
-        target: folder to make.
-    """
+    """Put together what the generator reads."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for page in (ROOT / "docs").glob("*.md"):

@@ -1,6 +1,7 @@
 """Every error that a user can correct."""
 
-from collections.abc import Callable, Iterable, Mapping
+import ast
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -81,14 +82,16 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
 
 
 def exports(
-    package: str, homes: Mapping[str, str]
+    package: str, file: str
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """A package's ``__all__``, ``__getattr__``, which loads a name on first use, and ``__dir__``.
 
-    ``homes`` has the names of each module, with spaces between. They stand beside the imports for
-    type checkers, since a frozen application has no source to read them from.
+    The names and their modules are those of the stub beside the package's file, which type
+    checkers read.
     """
-    home = {name: module for module, names in homes.items() for name in names.split()}
+    stub = ast.parse(Path(file).with_name("__init__.pyi").read_text("utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    home = {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def load(name: str) -> Any:
         if name not in home:
@@ -121,23 +124,6 @@ def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
     known = list(choices)
     if value not in known:
         raise OptionError(option, value, "unknown", choices=known)
-
-
-RENAMED = {
-    "accumulate": "gradient_accumulation_steps", "batch": "batch_size",
-    "checkpoint_every": "save_steps", "clip": "max_grad_norm", "epochs": "num_train_epochs",
-    "evaluate_every": "eval_steps", "folder": "output_dir", "grad_cache_rows": "mini_batch_size",
-    "heldout": "eval_size", "lr": "learning_rate", "max_tokens": "max_seq_length",
-    "mined": "hard_negatives", "normalise": "normalize", "patience": "early_stopping_patience",
-    "pooler": "pooling", "recipe": "config", "steps": "max_steps", "warmup": "warmup_ratio",
-    "word_weight": "bm25_weight",
-    # of sentence-transformers, transformers and SimCSE's train.py
-    "max_length": "max_seq_length", "normalize_embeddings": "normalize",
-    "num_epochs": "num_train_epochs",
-    "per_device_train_batch_size": "batch_size", "pooler_type": "pooling",
-    "pooling_mode": "pooling", "temp": "temperature", "train_batch_size": "batch_size",
-}  # fmt: skip
-"""Names of settings, arguments and options before the first release and elsewhere, and ours."""
 
 
 def suggestion(value: str, choices: Iterable[str]) -> str:

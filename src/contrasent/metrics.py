@@ -136,7 +136,7 @@ def nearness(vectors: ArrayLike) -> Floats:
 
 
 def anisotropy(vectors: ArrayLike) -> float:
-    """Mean cosine of two different vectors; 0 for evenly spread directions, 1 for a single one."""
+    """Mean cosine of two different vectors (Ethayarajh, 2019); 1 for a single direction."""
     u = normalize(np.asarray(vectors, np.float64))
     total = u.sum(axis=0)
     # The sum over all ordered pairs, less each vector with itself.
@@ -286,10 +286,7 @@ def item_best_f1(columns: Floats) -> tuple[float, Floats]:
 
 
 def item_v_measure(columns: Floats) -> tuple[float, Floats]:
-    """Twice the mutual information of group and class over the sum of their entropies.
-
-    An entropy is the mean of the items' surprises, and a surprise less it is an item's influence.
-    """
+    """Twice the mutual information of group and class over the sum of their entropies."""
     group, label = columns
     parts = []
     for cell in (group, label, group * (label.max() + 1) + label):

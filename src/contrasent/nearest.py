@@ -28,11 +28,7 @@ def largest(values: Floats, k: int) -> Rows:
 
 
 class Best:
-    """The k best rows seen so far for each of q queries; of equal scores the lower row comes first.
-
-    ``scores``: (q, k) float32, falling, and ``rows``: (q, k) int64; -inf and -1 where there are
-    fewer than k.
-    """
+    """The k best rows of each query so far, falling; -inf and row -1 where there are fewer."""
 
     def __init__(self, queries: int, k: int) -> None:
         self.k = k
@@ -66,11 +62,7 @@ def scan(
     first: int = 0,
     allowed: NDArray[np.bool_] | None = None,
 ) -> None:
-    """Find the rows with the largest inner product with each query.
-
-    ``queries``: (q, d). ``vectors``: (n, d) of the rows from ``first`` on; may be memory mapped: at
-    most 32 MB of scores are held at a time.
-    """
+    """Offer the products of queries (q, d) and rows (n, d) from ``first`` on, some at a time."""
     step = max(1, min(ROWS_AT_ONCE, SCORES_AT_ONCE // max(1, len(queries))))
     for start in range(0, len(vectors), step):
         part = vectors[start : start + step]
@@ -85,11 +77,7 @@ def scan(
 def nearest(
     queries: Vectors, vectors: Vectors, k: int, *, own: Rows | None = None
 ) -> tuple[Rows, Floats]:
-    """The k best of n rows for each query, best first, and their inner products; (q, k) both.
-
-    ``own``: (q,) a row that a query does not find, itself, or -1. Where there are fewer than k
-    rows, the last are -1 with a product of -inf.
-    """
+    """Rows (q, k), best first, and their products; ``own``: (q,) rows that are not found, or -1."""
     rows = np.empty((len(queries), k), dtype=np.int64)
     scores = np.empty((len(queries), k), dtype=np.float32)
     for start in range(0, len(queries), QUERIES_AT_ONCE):

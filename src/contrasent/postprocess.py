@@ -126,10 +126,7 @@ class Whitening:
 
 
 def whiten(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
-    """Stretch a space until its covariance is the identity (Su et al., 2021, Algorithm 1).
-
-    ``vectors``: (n, d), more of them than dimensions.
-    """
+    """Stretch a space of vectors (n, d) until its covariance is the identity (Su et al., 2021)."""
     x = np.asarray(vectors, dtype=np.float64)
     n, d = x.shape
     keep = d if dimensions is None else dimensions

@@ -37,11 +37,8 @@ def sleep_at_barriers() -> None:
 def threads() -> int:
     """OMP_NUM_THREADS, or one for each core that this process may use."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    return int(setting) if setting.isdigit() and int(setting) > 0 else usable_cores()
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
+    if setting.isdigit() and int(setting) > 0:
+        return int(setting)
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else (os.cpu_count() or 1)
 

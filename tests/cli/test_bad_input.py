@@ -6,7 +6,6 @@ import re
 import pytest
 
 from commands import mounted
-from contrasent.cli import options
 
 MODEL = "all-MiniLM-L6-v2"
 
@@ -226,6 +225,8 @@ UNPARSED = {
     "encode m x.txt -o v.npy --max-tokens 9": "--max-tokens; use --max-seq-length",
     "train x.txt -o m --lr 1": "no such option: --lr; use --set learning_rate=...",
     "train x.txt -o m --learning-rate 1": "--learning-rate; use --set learning_rate=...",
+    "train x.txt -o m --temp 1": "no such option: --temp; use --set temperature=...",
+    "train x.txt -o m --fp16": "no such option: --fp16; use precision=fp16",
     "train x.txt -o m --loss simcse": "no such option: --loss; use --objective",
     "search i x --top-k 3": "no such option: --top-k; use -k",
     "train --bogus 1": "no such option: --bogus (Possible options: --base",
@@ -248,35 +249,23 @@ def test_a_line_that_cannot_be_parsed(refused, line):
     refused(*line.split(), words=UNPARSED[line].split("|"))
 
 
-@pytest.mark.parametrize(("line", "option"), [
-    ("search idx", "QUERY"), ("index idx --remove", "--remove"), ("similarity m a", "B"),
-    ("encode m - -o v.npy --prompt", "--prompt"),
-])  # fmt: skip
-def test_texts_with_bytes_that_are_no_characters(refused, line, option):
-    words = [f"{option} b'caf\\xe9 roof': is not UTF-8"]
-    refused(*line.split(), "caf\udce9 roof", words=words)
-    refused("search", "idx\udce9", "roof", words=["no such folder"])  # a path may have any bytes
+def test_texts_with_bytes_that_are_no_characters(refused, tmp_path):
+    refused("search", "idx", "caf\udce9 roof", words=["b'caf\\xe9 roof': is not UTF-8"])
+    (tmp_path / "idx\udce9").mkdir()  # a path may have any bytes
+    refused("search", "idx\udce9", "roof", words=["no index"])
 
 
-def test_a_command_that_documents_an_option_it_lacks_is_an_error():
-    def count(words: str, limit: int = 3) -> None:
-        """Count words.
-
-        Options:
-            words: Text.
-            limt: Words at most.
-        """
-
-    with pytest.raises(TypeError, match="count documents unknown options: limt"):
-        options.command(count)
-
-
-def test_help_and_version_are_no_errors(run):
-    for arguments in (["--help"], ["train", "--help"], ["--version"]):
+def test_help_is_no_error_and_shows_brackets_methods_and_settings(run):
+    for arguments, words in (
+        (["--help"], ("contrasent",)),
+        (["search", "--help"], ("[default: 10]",)),
+        (["train", "--help"], ("[settings]", "[default: proven;", "esimcse: ESimCSE",
+                               "batch_size=64, gradient_accumulation_steps=1")),
+    ):  # fmt: skip
         out, err = run(*arguments)
-        assert err == "", arguments
-        assert "contrasent" in out
-    assert "[default: 10]" in run("search", "--help")[0]
+        assert err == ""
+        shown = " ".join(out.replace("│", " ").split())
+        assert all(word in shown for word in words)
 
 
 def test_nothing_from_outside_gives_orders_to_a_terminal(run, bert, tmp_path):

@@ -194,46 +194,13 @@ def test_redirects_are_not_followed(corpus):
     assert "/v1/models" in server.paths and "/v1/secret" not in server.paths
 
 
-def test_a_connection_is_kept_and_made_again_where_the_server_closed_it():
-    places, closed = [], [False, False, True, False, None]
-    gone, over = threading.Event(), threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            places.append(self.client_address)
-            how = closed[len(places) - 1]
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            if how is None:  # bytes come all the time, but no whole answer
-                over.wait(300)
-            self.wfile.write(b"{}")
-            self.close_connection = how  # without telling the client
-
-        def log_message(self, *_):
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def shutdown_request(self, request):
-            super().shutdown_request(request)
-            gone.set()
-
-    with Server(("127.0.0.1", 0), Handler) as http:
-        threading.Thread(target=http.serve_forever, args=(0.02,)).start()
-        server = remote.JsonServer(f"http://127.0.0.1:{http.server_port}/v1", 2.0)
-        for is_closed in closed[:-1]:
-            assert server.ask("x", {"a": 1}, attempts=1) == {}
-            assert not is_closed or gone.wait(60)
+def test_an_answer_that_does_not_come_is_given_up():
+    over = threading.Event()
+    silent = {"answer": lambda self, path, body: (200, {"waited": over.wait(300)})}
+    with type("Silent", (Fake,), silent)().running() as url:
         with pytest.raises(ModelError, match="is not responding"):
-            server.ask("x", {"a": 1}, attempts=1)
+            remote.JsonServer(url, 1.0).ask("x", {"a": 1}, attempts=1)
         over.set()
-        http.shutdown()
-    assert places[0] == places[1] == places[2] != places[3] == places[4]
 
 
 def test_a_sample_of_documents(model, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from tools import reference
 
 import contrasent
-from contrasent import engine, losses
+from contrasent import elsewhere, engine, losses
 from doc_pages import ROOT
 
 COSTS = {
@@ -91,7 +91,10 @@ def test_names_in_other_libraries_belong_to_settings():
     methods = {name: registry.parameters(name) for name in registry.summaries()}
     known = {*run_settings(), *(name for own in methods.values() for name in own)}
     known |= {f"{method}.{name}" for method, own in methods.items() for name in own}
-    assert set(reference.ELSEWHERE) <= known
+    assert set(elsewhere.SETTINGS) <= known
+    assert set(elsewhere.RENAMED.values()) <= known
+    assert known.isdisjoint({*elsewhere.RENAMED, *elsewhere.ABSENT})
+    assert {words.split()[0].strip(",") for words in elsewhere.OBJECTIVES.values()} <= {*methods}
 
 
 @pytest.mark.slow
@@ -102,11 +105,11 @@ def test_other_libraries_have_the_names():
     from sentence_transformers import SentenceTransformerTrainingArguments, util
     from sentence_transformers.sentence_transformer import losses
 
-    ours = set(reference.SAME.split()) | {"per_device_train_batch_size", "warmup_steps"}
+    ours = set(elsewhere.SAME.split()) | {"per_device_train_batch_size", "warmup_steps"}
     ours |= {"bf16", "fp16", "torch_compile", "prompts", "multi_dataset_batch_sampler"}
     assert ours <= {field.name for field in fields(SentenceTransformerTrainingArguments)}
-    text = " ".join(theirs for theirs, _ in reference.ELSEWHERE.values())
-    for loss in set(re.findall(r"\b[A-Z]\w+Loss\b", text)):
+    text = " ".join(theirs for theirs, _ in elsewhere.SETTINGS.values())
+    for loss in {*re.findall(r"\b[A-Z]\w+Loss\b", text), *elsewhere.OBJECTIVES}:
         assert hasattr(losses, loss), loss
     assert callable(util.mine_hard_negatives)
 

@@ -109,7 +109,7 @@ def test_tables_of_ids_titles_and_texts_need_no_options(tmp_path, form, packed):
         (f"{path.name}#d7", "River", (Section((), (PROSE,)),)),
         (f"{path.name}#d9", "", (Section((), ("Sea.",)),)),
     ]
-    assert source.report.columns == {path.name: "text from text, title from title, id from _id"}
+    assert source.report.columns == {path.name: "text: text, title: title, id: _id"}
 
 
 def test_columns_are_guessed_by_length_or_chosen(tmp_path):

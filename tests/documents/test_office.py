@@ -81,7 +81,9 @@ FIELDS = ["name: Bo Smith; city: Oslo; phone: 555-0100", "name: Cy; city: Rome; 
 def test_rows_of_a_workbook_keep_the_names_of_their_columns(tmp_path):
     notes = [["Nothing here is a table."], ["", "far"]]
     texts = [["subject", "text", "year"], ["Ducks", "They swim.", "2024"]]
-    book = xlsx({"Staff": [["A list of our staff"], [], *STAFF], "Notes": notes, "Texts": texts})
+    form = [["Applicant", "Dora"], ["Street", "Quay 3"]]
+    staff = [["A list of our staff"], [], *STAFF]
+    book = xlsx({"Staff": staff, "Notes": notes, "Texts": texts, "Form": form})
     found, _ = rows_of(tmp_path, "a.xlsx", book)
     about = {"author": "Ann Lee", "date": "2099-03-05"}
     assert found == {
@@ -90,6 +92,7 @@ def test_rows_of_a_workbook_keep_the_names_of_their_columns(tmp_path):
            for n, text in enumerate(FIELDS, 1)},
         "#Notes": ("Notes", (Section((), ("Nothing here is a table.", "far")),), about),
         "#Texts#1": ("Ducks", (Section((), ("They swim.",)),), {**about, "year": "2024"}),
+        "#Form": ("Form", (Section((), ("Applicant: Dora\nStreet: Quay 3",)),), about),
     }  # fmt: skip
     chosen, _ = rows_of(tmp_path, "a.xlsx", book, columns=["city"])
     assert [sections[0].paragraphs for _, sections, _ in chosen.values()] == [("Oslo",), ("Rome",)]

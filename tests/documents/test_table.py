@@ -2,17 +2,17 @@
 
 import pytest
 
-from contrasent.documents.table import read_rows
+from contrasent.documents.tables import read_rows
 
 
 @pytest.mark.parametrize(("cells", "columns", "texts"), [
     # Numbers alone have no column to read: the sheet is one document, and its rows are none.
     ([["a", "b"], ["1", "2"], ["3", "4"]], "", [("a | b", "1 | 2", "3 | 4")]),
-    ([["name", "amount"], ["nut", "2"]], "fields name and amount", [("name: nut; amount: 2",)]),
+    ([["name", "amount"], ["nut", "2"]], "fields: name, amount", [("name: nut; amount: 2",)]),
     # What stands above the names is a document of its own; empty rows and columns are left out.
     (
         [["In stock", "", ""], ["", "", ""], ["name", "", "amount"], ["nut", "", "2"]],
-        "fields name and amount", [("In stock",), ("name: nut; amount: 2",)],
+        "fields: name, amount", [("In stock",), ("name: nut; amount: 2",)],
     ),
     ([["one", "alone"]], "", [("one | alone",)]),
     ([], "", []),

@@ -88,15 +88,6 @@ def test_row_groups_are_of_bounded_size(tmp_path):
     assert [footer.row_group(n).num_rows for n in range(footer.num_row_groups)] == [GROUP, 3]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-def test_duckdb_reads_it(tmp_path, dtype):
-    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
-    path = write(tmp_path / "v.parquet", dtype)
-    rows = duckdb.sql(f"select id, text, vector from read_parquet('{path}')").fetchall()
-    assert [row[0] for row in rows] == IDS
-    assert [list(row[2]) for row in rows] == wanted(dtype)
-
-
 @given(arrays(np.float32, (4, 5), elements=st.floats(-1024, 1024, width=32)))
 def test_int8_is_half_a_step_off_at_most(vectors):
     numbers, scales = to_int8(vectors)

@@ -201,28 +201,3 @@ def test_means_of_other_numbers_of_sets_and_a_single_item_are_rejected():
         compare_reports([mean_of("a", "b")], [mean_of("a", "b", "c")], names=["x", "y"])
     with pytest.raises(DataError, match="own test accuracy: one distinct item is too few"):
         compare_reports([scored([0.5, 0.5], [7, 7])], [scored([0.6, 0.6], [7, 7])])
-
-
-def test_items_that_differ_are_rejected():
-    values = np.linspace(0, 1, 30)
-    base = scored(values)
-    for other, message in (
-        (scored(values[:29]), r"own test accuracy: x and y have different items \(30 and 29 items"),
-        (scored(values, np.arange(5, 35)), "25 distinct ones in both"),
-        (scored(values, context="other documents"), "same items but different documents"),
-    ):
-        with pytest.raises(DataError, match=message):
-            compare_reports([base], [other], names=["x", "y"])
-    row = base.rows[0]
-    pair = Items("f1", base.items[row.key].keys, np.ones((2, 30)))
-    gold = np.ones((2, 30))
-    gold[1, 3] = 0
-    one = Report((Row(*row.key, 1.0, 30),), {}, {row.key: pair})
-    two = Report((Row(*row.key, 58 / 59, 30),), {}, {row.key: Items("f1", pair.keys, gold)})
-    with pytest.raises(DataError, match="same items but different labels"):
-        compare_reports([one], [two])
-    stale = Report((Row(*row.key, 0.9, 30),), {}, base.items)
-    with pytest.raises(
-        DataError, match="B 1: the items of own test accuracy belong to another report"
-    ):
-        compare_reports([base], [stale])

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.diff import Ranked, diff_models, document_error, measured, shift, spare
-from contrasent.nearest import nearest
+from contrasent.evaluate.diff import diff_models, shift
 
 TEXTS = [f"note {n} about {'harbours' if n % 2 else 'gardens'}" for n in range(120)]
 
@@ -116,27 +115,6 @@ def test_known_vectors_are_not_made_again():
     assert set(requested) <= set(TEXTS[:64])  # what speed is measured with
     shuffled = diff_models(old, model(), TEXTS, old_vectors=vectors[::-1], sample=30)
     assert shuffled["overlap@10"].value < 0.5
-
-
-def test_a_sample_of_documents_widens_the_interval():
-    """The jackknife against the spread over samples of documents that are really drawn."""
-    random = np.random.default_rng(3)
-    queries, documents = (random.normal(size=(n, 8)).astype(np.float32) for n in (60, 3000))
-    moved = documents + random.normal(scale=0.4, size=documents.shape).astype(np.float32)
-    errors, means, texts = [], [], [str(q) for q in range(60)]
-    for _ in range(60):
-        rows = random.choice(3000, 300, replace=False)
-        depth = 10 + spare(10, True)
-        old, new = (Ranked(*nearest(queries, d[rows], depth)) for d in (documents, moved))
-        errors.append(document_error(old, new, 10, 300, random))
-        means.append([m.value for m in measured(old, new, 10, texts, 1, 1, 0)])
-    spread = np.std(means, axis=0)
-    # The spread of 60 is known to within 9 %, and 300 of 3,000 vary less than 300 of any number.
-    assert np.mean(errors, axis=0) * 0.9**0.5 == pytest.approx(spread, rel=0.25)
-    alone = measured(old, new, 10, texts, 300, 300, 0)[1]
-    wider = measured(old, new, 10, texts, 300, 3000, 0)[1]
-    assert wider.high - wider.low > alone.high - alone.low
-    assert isinstance(old.cut(3), Ranked) and old.cut(3).rows.shape == (60, 3)
 
 
 @given(st.integers(0, 2**32 - 1))

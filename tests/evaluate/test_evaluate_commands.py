@@ -8,11 +8,14 @@ import pytest
 from commands import run
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
-from contrasent.datasets import official
+from contrasent.datasets import labeled, official
+from contrasent.datasets.labeled import Captions
 from contrasent.datasets.official import PairsFile
 from contrasent.datasets.sts import score_digest
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
+from contrasent.evaluate.suite import SUITES, Options
+from contrasent.text.corpus import ScoredPairs
 
 WORDS = "river stone lantern market orchard violin winter copper meadow harbour candle"
 WORDS = WORDS.split()
@@ -105,26 +108,18 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(no_weights, tmp_path
             run("evaluate", no_weights, *arguments, "--data", tmp_path, "--task", "STSB")
 
 
-@pytest.mark.parametrize(("arguments", "kind", "message"), [
-    (("--suite", "stss"), OptionError, "did you mean 'sts'"),
-    (("--task", "STS-B"), OptionError, "did you mean 'STSB'"),
-    (("--task", "STS12", "--form", "raw"), DataError, "put the file at"),
-])  # fmt: skip
-def test_mistakes_are_named_before_a_model_is_loaded(
-    no_weights, data, ask_hub, arguments, kind, message
-):
+def test_mistakes_are_named_before_a_model_is_loaded(no_weights, data, ask_hub, tmp_path):
     ask_hub()
-    with pytest.raises(kind, match=message):
-        run("evaluate", no_weights, "--data", data, *arguments)
-
-
-def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
-    with pytest.raises(ModelError):
-        run("evaluate", tmp_path / "nothing", *STS, "--data", data)
-    with pytest.raises(UserError, match="a model twice"):
-        run("evaluate", "a", "a")
-    with pytest.raises(UserError, match=r"MODEL is missing .*evaluate --help"):
-        run("evaluate", "--suite", "sts")
+    for arguments, kind, message in (
+        ((no_weights, "--suite", "stss"), OptionError, "did you mean 'sts'"),
+        ((no_weights, "--task", "STS-B"), OptionError, "did you mean 'STSB'"),
+        ((no_weights, "--task", "STS12", "--form", "raw"), DataError, "put the file at"),
+        ((tmp_path / "nothing", *STS), ModelError, "nothing"),
+        (("a", "a"), UserError, "a model twice"),
+        (("--suite", "sts"), UserError, r"MODEL is missing .*evaluate --help"),
+    ):
+        with pytest.raises(kind, match=message):
+            run("evaluate", *arguments, "--data", data)
 
 
 def test_compare_models_and_reports(bert, tiny, data, tmp_path):
@@ -149,15 +144,10 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
         run("compare", "x,x", "y")
 
 
-@pytest.fixture(scope="module")
-def white(bert, corpus, tmp_path_factory):
-    target = tmp_path_factory.mktemp("white") / "white"
+def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
+    white = tmp_path / "white"
     few = ("--pooling", "mean", "--dimensions", 8, "--quiet")
-    run("postprocess", "whiten", bert, corpus, "-o", target, *few)
-    return target
-
-
-def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
+    run("postprocess", "whiten", bert, corpus, "-o", white, *few)
     model = TorchEncoder.load(white)
     lines = list(dict.fromkeys(corpus.read_text().splitlines()))
     vectors = model.encode(lines)
@@ -196,16 +186,24 @@ def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_p
         run("postprocess", method, "none", "none.txt", "-o", tmp_path / "new", *options)
 
 
-@pytest.mark.slow
-def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
+def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(
+    bert, named_pairs, monkeypatch
+):
     _, count = _load(str(bert), Loading(pooling="mean", batch_size=8), False)
     sentence = "the orchard and a copper lantern"
     tokens, _ = TorchEncoder.load(bert, pooling="mean").tokenize([sentence])
     assert count(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
-    measure(bert, "--suite", "bias", "--json-file", tmp_path / "bias.json")
-    out = json.loads((tmp_path / "bias.json").read_text())
-    units = {row["aggregate"] for row in out["rows"] if row["metric"] == "error_gap"}
-    assert units == {"words", "tokens"}
+    pairs = ScoredPairs("x", tuple(texts(80, 1)), tuple(texts(80, 2)), np.full(80, 2.5))
+    named_pairs(lambda task, **_: (pairs,))
+    captions = Captions(tuple(texts(250, 3)), ("1",) * 250)
+    monkeypatch.setattr(labeled, "flickr30k", lambda folder: captions)
+
+    def bag(sentences):
+        return np.array([[s.split().count(w) + 0.01 for w in WORDS] for s in sentences], np.float32)
+
+    report = SUITES["bias"].run(bag, Options(tokens=count, resamples=0))
+    assert {row.aggregate for row in report.select(metric="error_gap")} == {"words", "tokens"}
+    assert report.select(metric="repetition_gain").rows
 
 
 def test_glove_keeps_stop_words_when_asked(data, tmp_path):

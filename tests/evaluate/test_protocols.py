@@ -6,9 +6,9 @@ import pytest
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import OptionError
 from contrasent.evaluate import protocols as module
+from contrasent.evaluate.classifier import linear_start
 from contrasent.evaluate.protocols import every_protocol, fit, relatedness
-from contrasent.evaluate.senteval import linear_start
-from contrasent.evaluate.sts import sts
+from contrasent.evaluate.sts import AGGREGATES, sts
 from contrasent.report import Report, Row
 from contrasent.text.corpus import ScoredPairs
 
@@ -31,14 +31,15 @@ def test_every_protocol_is_the_mean_of_its_own_seven_values(data_folder, monkeyp
 
     monkeypatch.setattr(module, "relatedness", stand_in)
     report = every_protocol(encode, resamples=0)
+    own = sts(encode, aggregate=AGGREGATES, resamples=0)
     found = [row for row in report if row.task.startswith("protocol ")]
     assert len(module.PROTOCOLS) == 10
     assert len(found) == 11  # hill2016 gives two metrics
     for row in found:
         name = row.task.split()[1]
         protocol = module.PROTOCOLS[name]
-        own = sts(encode, aggregate=protocol.aggregate, resamples=0)
-        values = [own.one(task=t, metric=row.metric).value for t in STS_TASKS]
+        how = {"metric": row.metric, "aggregate": protocol.aggregate}
+        values = [own.one(task=t, **how).value for t in STS_TASKS]
         if protocol.regressor:
             values[5:] = 0.31, 0.53
         assert row.value == pytest.approx(sum(values) / 7, abs=1e-12)
@@ -49,17 +50,6 @@ def test_every_protocol_is_the_mean_of_its_own_seven_values(data_folder, monkeyp
         assert report.one(task=task, metric="spearman").count == count
     with pytest.raises(OptionError, match="did you mean 'declutr'"):
         every_protocol(encode, ["declutter"])
-
-
-@pytest.mark.parametrize(("inputs", "outputs", "seed"), [(384, 2, 1111), (9, 6, 5), (3, 2, 0)])
-def test_first_weights_are_those_of_a_seeded_linear_layer(inputs, outputs, seed):
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(seed)
-    layer = torch.nn.Linear(inputs, outputs)
-    found = linear_start(inputs, outputs, seed)
-    assert found.shape == (inputs + 1, outputs)
-    np.testing.assert_allclose(found[:-1], layer.weight.detach().numpy().T, atol=1e-7)
-    np.testing.assert_allclose(found[-1], layer.bias.detach().numpy(), atol=1e-7)
 
 
 def test_a_score_is_shared_by_its_neighbors():
@@ -76,8 +66,7 @@ def made(n, seed, d=4):
 
 def test_the_training_is_pytorchs(monkeypatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr(module, "EPOCHS", 2)
-    monkeypatch.setattr(module, "LONGEST", 3)
+    monkeypatch.setattr(module, "TRAINING", {"epochs": 2, "longest": 3, "tenacity": 3})
     features, gold = {}, {}
     for seed, (name, n) in enumerate({"train": 150, "dev": 60}.items()):
         features[name], gold[name] = made(n, seed)

@@ -56,9 +56,8 @@ def test_every_second_item_chooses_and_the_others_measure_the_gain():
     assert gain.low < gain.value < gain.high
     half = 2.07 * np.std(others, ddof=1) / np.sqrt(23)  # Student's t of 22 degrees
     assert gain.high - gain.low == pytest.approx(2 * half, rel=0.2)
-    for name, pool in pools.items():
-        own = np.mean([reciprocal_rank(later, *pool, i) for i in range(0, n, 2)])
-        assert report.one(task=f"made/{name}").value == pytest.approx(own)
+    own = np.mean([reciprocal_rank(later, *pools["two"], i) for i in range(0, n, 2)])
+    assert report.one(task="made/two").value == pytest.approx(own)
     assert [row.split for row in before] == ["dev"] * 4  # of the base there is no gain
     few = RetrievalValidation("made", {"one": (texts["ask"][:39], texts["tell"][:39])})
     report = few.against(later, few(base))

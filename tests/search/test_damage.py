@@ -13,14 +13,12 @@ from whole_states import MODELS, QUERIES, make, text
 from commands import another_user
 from contrasent.cli.app import app
 from contrasent.errors import UserError
-from contrasent.search import folder as folder_module
 from contrasent.search.doctor import examine
 from contrasent.search.index import Index
-from contrasent.search.opening import open_index
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 
-DAMAGES = 30
+DAMAGES = 20
 encode = MODELS["one"]
 FOLDERS = ("whole", "logged")
 FILES = ["index.db", "index.sum", "vectors-000001.f32", "codes-000001.u64"]
@@ -200,14 +198,6 @@ def test_a_folder_that_may_only_be_read(made, tmp_path):
             assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_no_index(tmp_path):
-    (tmp_path / "empty").mkdir()
-    for name in ("none", "empty"):
-        for of in (Index.open, examine):
-            with pytest.raises(UserError, match=r"no such folder|is not an index"):
-                of(tmp_path / name)
-
-
 def test_a_metric_of_dot(tmp_path):
     """Vectors are verified as they were given."""
     with Writer(tmp_path / "x", new=Facts(model="one", metric="dot")) as writer:
@@ -235,40 +225,3 @@ def test_a_log_in_a_folder_that_cannot_be_written(made, tmp_path):
     folder = copied(made / "logged", tmp_path / "index")
     with another_user(tmp_path), pytest.raises(UserError, match="needs a writable folder"):
         Index.open(folder)
-
-
-@pytest.mark.parametrize("state", FOLDERS)
-def test_no_change_of_the_files_reaches_a_private_copy(made, tmp_path, state):
-    """A mapped file that is cut short ends the process that reads it."""
-    folder = copied(made / state, tmp_path / "index")
-    right = answers(folder)
-    with closing(open_index(folder)) as mapped:
-        assert not mapped.store.private  # a copy costs the time and memory of the whole index
-    index = Index.open(folder, private=True)
-    index.exact_up_to = 0
-    assert index.codes is not None
-    content = {path: path.read_bytes() for path in folder.iterdir()}
-    for path in content:
-        path.open("wb").close()
-    given = encode(QUERIES)
-    assert index.search(QUERIES, encode=encode, k=8) == right[0]
-    assert index.search(given, k=8) == right[1]
-    assert index.search(QUERIES, encode=encode, k=8, where=ADDED) == right[3]
-    with pytest.raises(UserError):
-        index.refreshed()
-    for path, data in content.items():
-        path.write_bytes(data)
-    assert index.refreshed() is index
-    with Writer(folder) as writer:
-        writer.add(["one more"], encode)
-    newer = index.refreshed()
-    assert len(newer) == len(index) + 1 and newer.store.private
-
-
-def test_a_copy_that_memory_does_not_hold_is_in_a_file(made, tmp_path, monkeypatch):
-    folder = copied(made / "whole", tmp_path / "index")
-    right = answers(folder)
-    monkeypatch.setattr(folder_module, "memory", lambda: 0)
-    index = Index.open(folder, private=True)
-    (folder / "vectors-000001.f32").open("wb").close()
-    assert index.search(encode(QUERIES), k=8, all_rows=True) == right[2]

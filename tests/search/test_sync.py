@@ -3,24 +3,19 @@
 import zipfile
 
 import pytest
-from whole_states import encoder
+from whole_states import WordEncoder, encoder, synchronize
 
 from commands import another_user
 from contrasent.documents.folder import DocumentSource
 from contrasent.errors import OptionError
 from contrasent.indexing.changes import remove_rows
-from contrasent.indexing.following import synchronize
-from contrasent.indexing.sources import document_rows
+from contrasent.indexing.following import document_rows
 from contrasent.search.index import Index
 from contrasent.search.opening import create
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 
 encode = encoder()
-
-
-def count(texts):
-    return [len(text.split()) for text in texts]
 
 
 @pytest.fixture
@@ -31,7 +26,7 @@ def notes(tmp_path):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"The note on {name} is short.\n")
     source = DocumentSource(folder)
-    rows = document_rows(source, source.files, count, 64)
+    rows = document_rows(source, source.files, WordEncoder(encode).count_tokens, 64)
     facts = Facts(origin=source.origin.to_json(), model="m")
     create(tmp_path / "index", encode, rows, facts, documents=source.files)
     return folder, tmp_path / "index"
@@ -40,8 +35,7 @@ def notes(tmp_path):
 def follow(source, index):
     """The outcome, and the ids of the rows that are left."""
     source = source if isinstance(source, DocumentSource) else DocumentSource(source)
-    found = synchronize(index, source, encode, count, max_seq_length=64, model="m")
-    return found, {row.id for row in Index.open(index).every()}
+    return synchronize(index, source, encode), {row.id for row in Index.open(index).every()}
 
 
 def test_a_file_whose_name_begins_with_another_ones_keeps_its_rows(notes):

@@ -1,7 +1,7 @@
 """Indexes whose content is known, changes of them, and processes that make those; see test_kills.
 
 Run as a program: each line of standard input is a change to make in a process of its own, and when
-to kill it; or one of the writers and readers of test_together.
+to kill it; or a writer of test_together.
 """
 
 import json
@@ -104,11 +104,30 @@ def _notes(folder, name, notes):
     return place
 
 
+class WordEncoder:
+    """An encoder of documents whose tokens are words."""
+
+    max_seq_length = 64
+
+    def __init__(self, encode):
+        self._encode, self.encoder = encode, self
+
+    def __call__(self, texts):
+        return self._encode(texts)
+
+    def count_tokens(self, texts):
+        return [len(text.split()) for text in texts]
+
+
+def synchronize(folder, source, encode):
+    """Apply the changes of documents; the outcome."""
+    with Writer(folder) as writer:
+        changes = following_.compare(writer.store, source, False)
+        return following_.apply_changes(writer, source, changes, WordEncoder(encode))
+
+
 def _synchronize(folder, name, notes):
-    following_.synchronize(
-        folder, DocumentSource(_notes(folder, name, notes)), MODELS["one"],
-        lambda texts: [len(text.split()) for text in texts], max_seq_length=64, model="one",
-    )  # fmt: skip
+    synchronize(folder, DocumentSource(_notes(folder, name, notes)), MODELS["one"])
 
 
 def add_documents(folder):
@@ -293,11 +312,11 @@ def version_text(writer, version, row):
 
 
 def _write(folder, writer, seconds):
-    """Put all rows of a writer into new versions, until two readers are done; print the last."""
+    """Put all rows of a writer into new versions for some seconds; print the last."""
     draw, version = np.random.default_rng(int(writer)), 0
     end = time.monotonic() + float(seconds)
-    ids, done = [f"{writer}-{row}" for row in range(ROWS)], folder.parent.glob
-    while time.monotonic() < end or version < 2 or len([*done("read-*")]) < 2:
+    ids = [f"{writer}-{row}" for row in range(ROWS)]
+    while time.monotonic() < end or version < 2:
         version += 1
         texts = [version_text(writer, version, row) for row in range(ROWS)]
         with Writer(folder) as change:
@@ -321,35 +340,8 @@ def check_versions(index):
     return {writer: some[0] for writer, some in found.items()}
 
 
-def _read(folder, seconds):
-    """Look at new states, and at one kept for a while, until there were two; print how many."""
-    end = time.monotonic() + float(seconds)
-    index = kept = Index.open(folder)
-    before, states, errors = check_versions(kept), 0, []
-    while time.monotonic() < end or states < 2:
-        try:
-            newest = index.refreshed()
-        except UserError as error:
-            errors.append(str(error))
-            continue
-        if newest is not index:
-            versions = check_versions(newest)
-            states += 1
-            if index is not kept:
-                index.close()
-            index = newest
-            if states % 10 == 0:
-                vars(kept).pop("bm25")  # read it again
-                vars(kept.store).pop("alive")
-                assert check_versions(kept) == before
-                if kept is not index:
-                    kept.close()
-                kept, before = index, versions
-    (folder.parent / f"read-{os.getpid()}").touch()
-    print(json.dumps({"states": states, "errors": errors}))
-
-
 if __name__ == "__main__":
-    {"change": _changes, "write": _write, "read": _read}[sys.argv[1]](
-        *[Path(argument) if "/" in argument else argument for argument in sys.argv[2:]]
-    )
+    if sys.argv[1] == "change":
+        _changes()
+    else:
+        _write(Path(sys.argv[1]), *sys.argv[2:])

@@ -12,13 +12,6 @@ def encoder():
 
 
 @pytest.fixture(scope="session")
-def model(encoder):
-    from contrasent.serve.run import served
-
-    return served(encoder, MINILM)
-
-
-@pytest.fixture(scope="session")
 def index(encoder):
     from contrasent.search.index import Index
 
@@ -29,9 +22,15 @@ def index(encoder):
 
 
 @pytest.fixture(scope="session")
-def address(model, index):
-    """The address of a server with an index."""
+def app_of(encoder):
+    """Make the application of the model, with an index or settings."""
     from contrasent.serve.app import create_app
 
-    with running(create_app(model, index=index)) as url:
+    return lambda **options: create_app(encoder, MINILM, **options)
+
+
+@pytest.fixture(scope="session")
+def address(app_of, index):
+    """The address of a server with an index."""
+    with running(app_of(index=index)) as url:
         yield url

@@ -18,12 +18,12 @@ LINES = [
 
 
 @contextmanager
-def running(app, **limits):
+def running(app, limits=None):
     """Serve an app; gives its address."""
     from contrasent.serve.connections import make_server
     from contrasent.serve.guard import ServerSettings
 
-    server = make_server(app, ServerSettings(**limits))
+    server = make_server(app, limits or ServerSettings())
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

@@ -104,15 +104,14 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def passages(model, encoder):
+def passages(app_of, encoder):
     """A server whose index has passages of documents, as a folder gives them."""
     from contrasent.search.index import Index
-    from contrasent.serve.app import create_app
 
     texts = [f"{name}\n{text}" for name, text, _ in ROWS]
     facts = [{"document": n, "title": n, "body": len(n) + 1, **more} for n, _, more in ROWS]
     index = Index.build(encoder.encode, texts, metadata=facts, model=encoder.identity)
-    with running(create_app(model, index=index)) as url:
+    with running(app_of(index=index)) as url:
         yield url
 
 
@@ -302,19 +301,18 @@ def test_phone(page):
         assert wide <= 375, f"{name} is {wide} wide"
 
 
-def test_texts_are_never_html(browser, model):
+def test_texts_are_never_html(browser, app_of, encoder):
     """A text that would be a script in HTML is shown as it is."""
     import numpy as np
 
     from contrasent.search.index import Index
-    from contrasent.serve.app import create_app
 
     evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     index = Index.build(
         lambda texts: np.ones((len(texts), 384), np.float32), [evil, "b"], ids=[evil, "b"],
-        metadata=[{evil: evil}, None], model=model.identity,
+        metadata=[{evil: evil}, None], model=encoder.identity,
     )  # fmt: skip
-    with running(create_app(model, index=index)) as url:
+    with running(app_of(index=index)) as url:
         page = browser.new_page()
         said = []
         page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
@@ -327,11 +325,10 @@ def test_texts_are_never_html(browser, model):
         page.close()
 
 
-def test_key(browser, model, index):
-    from contrasent.serve.app import create_app
+def test_key(browser, app_of, index):
     from contrasent.serve.guard import ServerSettings
 
-    app = create_app(model, index=index, settings=ServerSettings(api_key="secret"))
+    app = app_of(index=index, settings=ServerSettings(api_key="secret"))
     with running(app) as url:
         page = browser.new_page()
         page.goto(url)

@@ -13,7 +13,6 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.opening import reembed
 from contrasent.serve import connections
-from contrasent.serve.app import create_app
 from contrasent.serve.run import serve_model
 
 
@@ -58,7 +57,7 @@ def search(url):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_served_index_gets_another_model(model, encoder, folder, known, caplog):
+def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplog):
     """The server takes the new model up; where it cannot be loaded, the old vectors answer on."""
     made = Index.build(turned(encoder), LINES, model="other")
     expected = {
@@ -76,7 +75,7 @@ def test_a_served_index_gets_another_model(model, encoder, folder, known, caplog
         assert of.model == "other"
         return turned(encoder)
 
-    with running(create_app(model, index=Index.open(folder), open_model=open_model)) as url:
+    with running(app_of(index=Index.open(folder), open_model=open_model)) as url:
         assert search(url) == expected[False]
         reembed(folder, turned(encoder), model="other")
         if known:

@@ -75,6 +75,8 @@ def test_a_known_error_is_normal_and_values_without_spread_give_a_point():
     assert unpaired_t([1, 1], [1, 1]) == EffectEstimate(0.0, 0.0, 0.0, 0.0, 2, 1.0)
     assert paired_t([2, 2]) == EffectEstimate(2.0, 2.0, 2.0, 0.0, 1, 0.0)
     assert (seeds.tost(paired_t([2, 2]), 2.5), seeds.tost(paired_t([2, 2]), 2.0)) == (0.0, 1.0)
+    assert seeds.pooled_deviation([1.0], [2.0]) is None
+    assert seeds.pooled_deviation([1.0, 3.0], [2.0]) == pytest.approx(math.sqrt(2))
 
 
 @pytest.mark.parametrize(("na", "nb"), [(2, 2), (2, 5), (3, 3), (5, 5)])
@@ -101,6 +103,8 @@ def test_the_permutation_p_tries_every_regrouping():
 
 
 def test_the_sampled_permutation_p_agrees_with_the_exact_one():
+    seen = np.arange(20.0)  # its own grouping counts
+    assert permutation_p(seen, seen + 1000) == pytest.approx(1 / (seeds.REGROUPINGS + 1))
     random = np.random.default_rng(1)
     a, b = random.normal(size=9), random.normal(0.8, 1, size=9)
     assert math.comb(18, 9) > seeds.REGROUPINGS
@@ -108,16 +112,6 @@ def test_the_sampled_permutation_p_agrees_with_the_exact_one():
     sums = np.array([sum(chosen) for chosen in itertools.combinations(whole, 9)])
     exact = (abs(2 * sums - sum(whole)) / 9 >= gap - 1e-12).mean()
     assert permutation_p(a, b) == pytest.approx(exact, abs=0.01)
-
-
-def test_a_sampled_p_counts_the_grouping_that_was_seen():
-    a = np.arange(20.0)
-    assert permutation_p(a, a + 1000) == pytest.approx(1 / (seeds.REGROUPINGS + 1))
-
-
-def test_the_deviation_over_seeds_is_pooled_over_both_arms():
-    assert seeds.pooled_deviation([1.0], [2.0]) is None
-    assert seeds.pooled_deviation([1.0, 3.0], [2.0]) == pytest.approx(math.sqrt(2))
 
 
 @pytest.mark.parametrize("made", [

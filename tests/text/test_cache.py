@@ -44,6 +44,10 @@ def test_tokens_and_texts_come_back(tokenizer, tmp_path):
     cut = sum(tokenizer([text])[1][0] for row in ROWS for text in row)
     assert (cache.cut, cut) == (len(many), 3)
     assert cache.digest == open_corpus(many).digest()
+    assert isinstance(cache._cells, np.memmap) and isinstance(cache._starts, np.memmap)
+    for _ in range(2):
+        cache.discard()
+    assert not (tmp_path / "c").exists()
 
 
 def test_scores_are_kept_and_reopened(tokenizer, tmp_path):
@@ -112,18 +116,6 @@ def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path):
     assert not [*(tmp_path / "c").iterdir()]
     with pytest.raises(OutputError, match="cannot write"):
         tokenized(open_corpus(ROWS), tokenizer, path / "c", lower=False)
-
-
-def test_a_discarded_cache_is_gone(tokenizer, tmp_path):
-    cache = tokenized(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
-    cache.discard()
-    cache.discard()
-    assert not (tmp_path / "c").exists()
-
-
-def test_it_is_read_from_disk_not_into_memory(tokenizer, tmp_path):
-    cache = tokenized(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
-    assert isinstance(cache._cells, np.memmap) and isinstance(cache._starts, np.memmap)
 
 
 def test_document_order_is_kept(tokenizer, tmp_path):

@@ -34,35 +34,27 @@ def test_the_same_ids_as_transformers(tiny, kind, sentences):
     assert True in cut.tolist()
 
 
-def test_special_tokens_are_found(tiny):
-    found = Tokenizer.load(tiny["bert"], max_seq_length=20).specials
-    assert (found.pad, found.unknown, found.mask) == (0, 1, 4)
-    assert found.all == frozenset(range(5))
-    found = Tokenizer.load(tiny["roberta"], max_seq_length=20).specials
-    assert (found.pad, found.unknown, found.mask) == (1, 3, 4)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_frame_is_what_stands_around_every_sentence(tiny, kind):
     tokenizer = Tokenizer.load(tiny[kind], max_seq_length=20)
     before, after = tokenizer.frame
     assert (len(before), len(after)) == (1, 1)
     for ids in lists(tokenizer(["a map", "", "kettle " * 30])[0]):
-        assert ids[:1] == before.tolist()
-        assert ids[-1:] == after.tolist()
+        assert (ids[:1], ids[-1:]) == (before.tolist(), after.tolist())
+    found = tokenizer.specials
+    if kind in ("bert", "roberta"):
+        wanted = {"bert": (0, 1, 4), "roberta": (1, 3, 4)}
+        assert (found.pad, found.unknown, found.mask) == wanted[kind]
+        assert found.all == frozenset(range(5))
 
 
 def test_many_sentences_keep_their_order(tiny):
     tokenizer = Tokenizer.load(tiny["bert"], max_seq_length=20)
     texts = [f"kettle {'a ' * (i % 7)}" for i in range(2 * CHUNK + 3)]
-    tokens = tokenizer(texts)[0]
-    seven = lists(tokenizer(texts[:7])[0])
+    tokens, seven = tokenizer(texts)[0], lists(tokenizer(texts[:7])[0])
     assert len(tokens) == len(texts)
     assert all(tokens[i].tolist() == seven[i % 7] for i in range(0, len(texts), 501))
-
-
-def test_nothing_at_all(tiny):
-    tokens, cut = Tokenizer.load(tiny["bert"], max_seq_length=20)([])
+    tokens, cut = tokenizer([])
     assert (len(tokens), len(cut), tokens.ids.dtype) == (0, 0, np.int32)
 
 
@@ -99,11 +91,10 @@ def test_only_texts_name_special_tokens(tiny, tmp_path):
 
 
 def test_size_is_one_more_than_the_largest_id():
-    backend = tokenizers.Tokenizer(WordLevel({"<unk>": 0, "a": 70}, unk_token="<unk>"))
-    assert Tokenizer(backend, max_seq_length=5).size == 71
-    dense = tokenizers.Tokenizer(WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
-    dense.add_tokens(["new"])
-    assert Tokenizer(dense, max_seq_length=5).size == 3
+    for vocabulary, added, size in (({"a": 70}, [], 71), ({"a": 1}, ["new"], 3)):
+        backend = tokenizers.Tokenizer(WordLevel({"<unk>": 0, **vocabulary}, unk_token="<unk>"))
+        backend.add_tokens(added)
+        assert Tokenizer(backend, max_seq_length=5).size == size
 
 
 def test_the_backend_is_copied(tiny):

@@ -1,6 +1,7 @@
 """Settings: read from texts and tables, wrong ones rejected with the nearest right one."""
 
 import math
+import re
 from dataclasses import fields
 from typing import get_args
 
@@ -10,7 +11,7 @@ import torch
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.parameters import Projector
 from contrasent.engine.registry import parameters, parts, summaries
-from contrasent.errors import RENAMED, OptionError
+from contrasent.errors import OptionError
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Pooler, Settings, assignments, choose, run_settings
 
@@ -164,12 +165,20 @@ def test_fresh_weights_come_of_the_seed_alone(bert):
     assert not torch.equal(one, head)
 
 
-@pytest.mark.parametrize(("old", "new"), sorted(RENAMED.items()))
-def test_an_old_name_is_an_error_that_says_the_new_one(old, new):
-    if new in run_settings():
-        with pytest.raises(OptionError, match=f"'{old}': is called '{new}' here"):
-            choose({old: 1}, "simcse")
-    assert old not in run_settings()
+@pytest.mark.parametrize(("name", "said"), [
+    ("lr", "'lr': is called 'learning_rate' here"), ("temp", "is called 'temperature' here"),
+    ("per_device_train_batch_size", "is called 'batch_size' here"),
+    ("pooler_type", "is called 'pooling' here"), ("fp16", "'fp16': use precision=fp16"),
+    ("lr_scheduler_type", "is always linear"), ("logging_steps", "run/log.jsonl has every step"),
+])  # fmt: skip
+def test_a_name_of_other_libraries_is_an_error_that_says_ours(name, said):
+    with pytest.raises(OptionError, match=re.escape(said)):
+        choose({name: 1}, "simcse")
+
+
+def test_a_loss_of_sentence_transformers_is_an_error_that_names_the_method():
+    with pytest.raises(OptionError, match="'MultipleNegativesRankingLoss': is called simcse_sup"):
+        choose({}, "MultipleNegativesRankingLoss")
 
 
 def test_the_papers_spelling_of_a_method_is_known():

@@ -47,10 +47,9 @@ from contrasent.files import (
 )
 from contrasent.indexing.build import read_input
 from contrasent.indexing.changes import change_model
-from contrasent.indexing.following import sync_index
+from contrasent.indexing.following import count_rows, sync_index
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
 from contrasent.indexing.remaining import pace
-from contrasent.indexing.sources import count_rows
 from contrasent.model.base import TaskEncoder
 from contrasent.progress import duration
 from contrasent.search.folder import in_milvus, is_index

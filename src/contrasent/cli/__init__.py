@@ -20,10 +20,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: words after the program's name; those of the process if None.
     """
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        from contrasent.cli.app import app
+        _check_decoded(words)
+        from contrasent.cli.app import run
 
-        app(arguments, prog_name="contrasent")
+        code = run(words)
+        if code == 130:  # after Ctrl-C
+            _end(code)
+        sys.exit(code)
     except LostProcessError as error:
         _say(f"contrasent: {error}")
         _end(2)
@@ -44,13 +49,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _say("contrasent: interrupted")
         _end(130)
-    except SystemExit as end:
-        if end.code == 130:  # typer's, after Ctrl-C
-            _end(130)
-        raise
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _check_decoded(words: Sequence[str]) -> None:
+    """Reject bytes that could not be decoded, except in names of files, which may have any."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            if not os.path.lexists(word):
+                problem = f"is not {sys.getfilesystemencoding().upper()}; convert it, or set LC_ALL"
+                raise UserError(f"{os.fsencode(word)!r}: {problem}") from error
 
 
 def _end(code: int) -> None:

@@ -1,17 +1,15 @@
 """The commands, put together; usage errors are one line, where typer prints usage and a box."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, cast
 
 import typer
-from typer.core import TyperGroup
 
 from contrasent import __version__, progress
-from contrasent.cli.options import LineFormatter
-from contrasent.errors import RENAMED, OptionError, UserError
+from contrasent.cli import options
+from contrasent.errors import OptionError, UserError
 
 PANELS = {
     "Start": ("index", "search", "adapt", "serve", "demo", "doctor"),
@@ -32,62 +30,36 @@ MODULES = {
 USAGE = cast(type[Exception], typer.BadParameter.__base__)
 TYPES = {"int_parsing": "must be a whole number", "float_parsing": "must be a number"}
 """The problem of a value of another type, by pydantic's name for it."""
-OPTIONS = {
-    **{"delete": "--remove", "filter": "--where", "loss": "--objective", "model": "--base"},
-    **{"output_dir": "--output", "top_k": "-k", "update": "--upsert"},
-}
-"""Options by the names that other programs give them."""
 
 
-class Commands(TyperGroup):
-    """Commands by name, whose usage errors are one line."""
-
-    def make_context(self, *arguments: Any, **named: Any) -> Any:
-        """See typer; the options before the command are parsed here."""
-        with _one_line(None):
-            return super().make_context(*arguments, **named)
-
-    def invoke(self, ctx: Any) -> Any:
-        """See typer; the command's own options are parsed here."""
-        try:
-            with _one_line(ctx):
-                return super().invoke(ctx)
-        except KeyboardInterrupt as stop:
-            if not stop.args:  # nothing has been said
-                typer.echo("contrasent: interrupted", err=True)
-            raise
-
-
-@contextmanager
-def _one_line(parent: Any) -> Iterator[None]:
+def run(words: Sequence[str]) -> int:
+    """Run a command line, and return its exit code."""
     try:
-        yield
+        return int(app(words, prog_name="contrasent", standalone_mode=False) or 0)
     except USAGE as error:
-        raise _usage_error(error, parent) from error
+        raise _usage_error(error, words) from error
 
 
-def _usage_error(error: Any, parent: Any) -> UserError:
+def _usage_error(error: Any, words: Sequence[str]) -> UserError:
     """The parser's error in the words of this command line."""
     param, kind = getattr(error, "param", None), type(error).__name__
     if kind == "BadParameter" and param is not None:
         # The cause is pydantic's; of an older typer the message holds the value.
         details = getattr(error.__cause__, "errors", None)
         if details is None:
-            return UserError(f"{_name(param)}: {error.message}")
+            return UserError(f"{options.named(param)}: {error.message}")
         first = details()[0]
         words = TYPES.get(first["type"]) or str(first["msg"]).replace("Input should", "must")
-        return OptionError(_name(param), first["input"], words)
+        return OptionError(options.named(param), first["input"], words)
     if kind == "NoSuchOption" and (better := _elsewhere(error)):
-        return UserError(f"no such option: {error.option_name}; use {better}")
-    command = "contrasent"
+        return UserError(f"no such option: {error.option_name}; {better}")
+    command = " ".join(["contrasent", *(word for word in words[:1] if word[:1] != "-")])
     if error.ctx is not None:
         command = str(error.ctx.command_path)
-    elif parent is not None:
-        command = " ".join(filter(None, (parent.command_path, parent.invoked_subcommand)))
     more = f"see '{command} --help'"
     if kind == "MissingParameter" and param is not None:
         about = str(getattr(param, "help", None) or "").rstrip(".").replace("\\[", "[")
-        problem = f"{_name(param)} is missing{f' ({about})' if about else ''}"
+        problem = f"{options.named(param)} is missing{f' ({about})' if about else ''}"
     else:
         message = str(error.format_message()).rstrip(".")
         problem = message[:1].lower() + message[1:]
@@ -95,30 +67,27 @@ def _usage_error(error: Any, parent: Any) -> UserError:
 
 
 def _elsewhere(error: Any) -> str:
-    """What an option of an earlier version or of another library is here; "" if it is nothing."""
+    """What to use instead of an option of another library; "" if it is none."""
+    from contrasent.elsewhere import ABSENT, OPTIONS, RENAMED, SETTINGS
+
     known = {option for param in error.ctx.command.params for option in param.opts}
-    old = error.option_name.strip("-").replace("-", "_")
-    new = RENAMED.get(old, old)
-    for option in (OPTIONS.get(old, ""), f"--{new.replace('_', '-')}"):
+    name = error.option_name.strip("-").replace("-", "_")
+    setting = RENAMED.get(name, name)
+    for option in (OPTIONS.get(name, ""), f"--{setting.replace('_', '-')}"):
         if option in known:
-            return str(option)
-    if "--set" in known:
-        from contrasent.train.settings import run_settings  # the engine's registry, slow to import
+            return f"use {option}"
+    if "--set" not in known:
+        return ""
+    if name in ABSENT:
+        return ABSENT[name]
+    from contrasent.train.settings import run_settings  # the engine's registry, slow to import
 
-        return f"--set {new}=..." if new in run_settings() else ""
-    return ""
-
-
-def _name(param: Any) -> str:
-    """A parameter as the user writes it."""
-    if param.param_type_name == "argument":
-        return str(param.metavar or param.name.upper())
-    return "/".join(param.opts)
+    there = name in RENAMED or setting in {*SETTINGS, *run_settings()}
+    return f"use --set {setting}=..." if there else ""
 
 
 app = typer.Typer(
     name="contrasent",
-    cls=Commands,
     rich_markup_mode="markdown",
     help="Train sentence embeddings by contrast, evaluate them, and search with them.",
     invoke_without_command=True,
@@ -154,7 +123,7 @@ def _every_command(
         typer.echo(WELCOME)
     progress.show("auto")
     handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter("contrasent: %(message)s"))
+    handler.setFormatter(options.LineFormatter("contrasent: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,7 @@ from contrasent.errors import (
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
     from contrasent.encoding.job import Opened
-    from contrasent.model.base import Encoder, TaskEncoder
+    from contrasent.model.base import TaskEncoder
     from contrasent.text.corpus import Corpus
     from contrasent.types import Vectors
 
@@ -50,20 +51,14 @@ class OpenModel:
     stream: bool = False  # of one process: by numpy where that is sooner, with the default prompt
 
     def __call__(self) -> "Opened":
-        """The same with its settings, as a worker needs it."""
+        """The model as a worker needs it."""
+        return self.open()[1]
+
+    def open(self) -> "tuple[TaskEncoder, Opened]":
+        """The model, and the function that gives its vectors in this form."""
         from contrasent.encoding.job import Opened
+        from contrasent.metrics import normalize
 
-        model, settings = self.open()
-        return Opened(
-            lambda texts: self.formed(model(texts)),
-            self.dimensions or model.encoder.dimension,
-            lambda: model.truncated,
-            settings,
-            self.notes(model.encoder),
-        )
-
-    def open(self) -> "tuple[TaskEncoder, dict[str, Any]]":
-        """The model, and the settings that decide its vectors."""
         if self.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(self.threads)  # for what is not torch
         model = options.open_model(self.folder, self.loading, light=self.stream)
@@ -77,36 +72,30 @@ class OpenModel:
             model.prompt = encoder.prompts.text(self.prompt)
         elif not self.stream and document != encoder.prompts.text():
             model.prompt = document  # as `index` encodes rows
-        if self.dimensions is not None and self.dimensions > encoder.dimension:
-            problem = f"the model has {encoder.dimension}"
-            raise OptionError("--dimensions", self.dimensions, problem)
+        kept, notes = self.dimensions, list[str]()
+        if kept is not None and kept > encoder.dimension:
+            raise OptionError("--dimensions", kept, f"the model has {encoder.dimension}")
+        if kept not in (None, encoder.dimension, *encoder.matryoshka_dims):
+            nested = ", ".join(map(str, encoder.matryoshka_dims[1:]))
+            known = f"for {nested or 'the full dimensions only'}"
+            notes = [f"--dimensions {kept}: the model was trained {known}"]
+
+        def encode(texts: Sequence[str]) -> "Vectors":
+            vectors = model(texts)
+            formed = self.unit or kept is not None
+            return normalize(vectors[:, :kept]) if formed else vectors
+
         settings = {
             "model": encoder.identity,
             "runtime": encoder.runtime,
             "invariant": self.loading.batch_invariant,
             "unit": self.unit,
-            "dimensions": self.dimensions,
+            "dimensions": kept,
             "prompt": model.prompt,
         }
-        return model, {key: value for key, value in settings.items() if value is not None}
-
-    def formed(self, vectors: "Vectors") -> "Vectors":
-        """Vectors of the model in this form."""
-        if not self.unit and self.dimensions is None:
-            return vectors
-        from contrasent.metrics import normalize
-
-        return normalize(vectors[:, : self.dimensions])
-
-    def notes(self, encoder: "Encoder") -> list[str]:
-        """A line if the model was not trained to be cut at these dimensions."""
-        nested = encoder.matryoshka_dims
-        if self.dimensions in (None, encoder.dimension, *nested):
-            return []
-        known = (
-            f"for {', '.join(map(str, nested[1:]))}" if nested else "for the full dimensions only"
-        )
-        return [f"--dimensions {self.dimensions}: the model was trained {known}"]
+        settings = {key: value for key, value in settings.items() if value is not None}
+        dimension = kept or encoder.dimension
+        return model, Opened(encode, dimension, lambda: model.truncated, settings, notes)
 
 
 @options.command
@@ -199,34 +188,32 @@ def _as_stream(
     corpus = open_texts(source, column)
     name = opener.folder
     opener = replace(opener, folder=str(find_model(name)), stream=True)
-    model, settings = opener.open()
-    maker = Facts(model=settings["model"], source=json.dumps(settings, sort_keys=True))
-    dimension = opener.dimensions or model.encoder.dimension
+    model, here = opener.open()
+    settings = json.dumps(here.settings, sort_keys=True)
+    maker = Facts(model=here.settings["model"], source=settings)
     with (
         progress.task("encode", unit="sentences") as advance,
-        KeptVectors(
-            output, lambda texts: opener.formed(model(texts)), maker, advance, at_once=AT_ONCE
-        ) as cached,
+        KeptVectors(output, here.encode, maker, advance, at_once=AT_ONCE) as cached,
     ):
         blocks = batched((row[0] for row in corpus), AT_ONCE)
-        rows = write_vectors(output, ((texts, cached(texts)) for texts in blocks), dimension)
+        rows = write_vectors(output, ((texts, cached(texts)) for texts in blocks), here.dimension)
     seconds = time.monotonic() - began
     facts = {
         "output": str(output),
         "model": name,
-        "identity": model.encoder.identity,
-        "runtime": model.encoder.runtime,
+        "identity": here.settings["model"],
+        "runtime": here.settings["runtime"],
         "texts": rows,
         "computed": model.texts,
-        "dimension": dimension,
+        "dimension": here.dimension,
         "unit": opener.unit,
         "blank_lines": corpus.skipped,
         "truncated": model.truncated,
         "seconds": round(seconds, 3),
     }
-    summary = f"{rows:,} vectors of {dimension} dimensions, {seconds:.1f} s"
+    summary = f"{rows:,} vectors of {here.dimension} dimensions, {seconds:.1f} s"
     notes = [f"{corpus.skipped:,} blank lines skipped"] if corpus.skipped else []
-    notes += [*corpus.notes(), *opener.notes(model.encoder), *model.notes]
+    notes += [*corpus.notes(), *here.notes, *model.notes]
     return options.Output(facts, f"{output}: {summary}", notes)
 
 
@@ -276,12 +263,11 @@ def _in_shards(
     jobs.chosen_shards(share, [])
     if share and overwrite:
         raise OptionError("--overwrite", True, "would delete the shards of other jobs; omit it")
-    if Path(output).suffix in FORMATS:
-        problem = "must be a folder: --engine, --shard, --id, --keep-text, --dtype, "
-        problem += "--workers and an INPUT that is a URL or a pattern write shards"
-        raise OptionError("-o", output, problem)
     if not is_url(output) and (Path(output).suffix or Path(output).is_file()):
         problem = "must end in .npy or .parquet, or be a folder without a suffix"
+        if Path(output).suffix in FORMATS:
+            problem = "must be a folder: --engine, --shard, --id, --keep-text, --dtype, "
+            problem += "--workers and an INPUT that is a URL or a pattern write shards"
         raise OptionError("-o", output, problem)
     folder = Folder(output)
     begun = jobs.read_begun(folder)
@@ -392,8 +378,8 @@ def dedupe(
     from contrasent.search.opening import numbered_rows, open_index, open_writer
 
     opened = numbered_rows(open_index(index))
-    kept_rows, duplicates = near_duplicates(opened, min_cosine)
     total = len(opened)
+    kept_rows, duplicates = near_duplicates(opened, min_cosine)
 
     def named(row: int) -> dict[str, Any]:
         (one,) = opened.rows([row])

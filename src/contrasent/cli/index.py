@@ -14,11 +14,10 @@ from contrasent.errors import OptionError, UserError
 if TYPE_CHECKING:
     from contrasent.indexing.build import IndexResult
 
-TEXT_LIMIT, COLLECTION = 5_000_000, "contrasent"
-
 
 @options.command
 def index(
+    context: typer.Context,
     source: Annotated[str, typer.Argument(metavar="SOURCE|INDEX")],
     loading: options.Encoding,
     synced: Annotated[str | None, typer.Argument(metavar="SOURCE")] = None,
@@ -27,7 +26,7 @@ def index(
     sync: bool = False,
     watch: bool = False,
     checksum: bool = False,
-    max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = TEXT_LIMIT,
+    max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     column: options.Column = None,
     columns: str | None = None,
     as_text: Annotated[list[str] | None, typer.Option("--as-text", metavar="PATTERN")] = None,
@@ -39,7 +38,7 @@ def index(
     metadata: str | None = None,
     metric: str | None = None,
     milvus_uri: str = "",
-    milvus_collection: str = COLLECTION,
+    milvus_collection: str = "contrasent",
     encoded: bool = False,
     bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
@@ -91,46 +90,23 @@ def index(
         remove: Remove the row with this id, or a document; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
-    fixed = {
-        "--pooling": loading.pooling,
-        "--max-seq-length": loading.max_seq_length,
-    }  # as in the index
-    made: dict[str, Any] = {  # when an index is made
-        "--as-text": as_text,
-        "--exclude": exclude,
-        "--include": include,
-        "--no-ignore": no_ignore,
-        "--encoding": encoding,
-        "--max-file-text": None if max_file_text == TEXT_LIMIT else max_file_text,
-        "--metric": metric,
-        "--milvus-uri": milvus_uri,
-        "--milvus-collection": None if milvus_collection == COLLECTION else milvus_collection,
-        "--encoded": encoded,
-        "--bm25-weight": None if bm25_weight is None else str(bm25_weight),
-        "--vectors-only": vectors_only,
-        "--overwrite": overwrite,
-    }
-    building = made | {"-o": output, "--add": add, "--upsert": upsert, "--column": column}
-    building |= {"--columns": columns, "--id": id_column, "--metadata": metadata}
+    folder = Path(source)
     if remove or remove_where:
-        others = building | fixed | {"SOURCE": synced, "--model": model}
-        others |= {"--sync": sync or watch, "--checksum": checksum, "--list": listing}
-        _check_alone("--remove", others)
-        return _remove_rows(Path(source), remove or [], remove_where or [])
+        options.check_alone(context, "--remove", "source", "remove", "remove_where")
+        return _remove_rows(folder, remove or [], remove_where or [])
     if listing:
-        others = building | fixed | {"--model": model}
-        _check_alone("--list", others | {"--sync": sync or watch, "--checksum": checksum})
-        return _list(Path(source), synced or "*")
+        options.check_alone(context, "--list", "source", "synced", "listing")
+        return _list(folder, synced or "*")
     if sync or (watch and output is None):
-        others = building | fixed | {"--model": model}
-        others |= {"--checksum": watch and checksum}
-        _check_alone("--watch" if watch else "--sync", others)
-        how: dict[str, Any] = {"watch": watch, "checksum": checksum}
-        return _sync(Path(source), synced, loading.batch_size, **how)
-    _check_alone("-o", {"--checksum": checksum})
+        change, other = ("--watch", "watch") if watch else ("--sync", "checksum")
+        options.check_alone(context, change, "source", "synced", "sync", "batch_size", other)
+        return _sync(folder, synced, loading.batch_size, watch=watch, checksum=checksum)
+    if checksum:
+        raise OptionError("--checksum", True, "needs --sync")
     if output is None and model is not None:
-        _check_alone("--model", building | {"SOURCE": synced})
-        return _change_model(Path(source), model, loading)
+        changed = ("source", "model", "pooling", "max_seq_length", "batch_size")
+        options.check_alone(context, "--model", *changed)
+        return _change_model(folder, model, loading)
     if output is None:
         raise UserError(
             "--output/-o (Index folder to make) is missing; see 'contrasent index --help'"
@@ -146,8 +122,10 @@ def index(
     if column is not None and columns:
         raise OptionError("--column", column, "cannot be combined with --columns; list it there")
     if add or upsert:
-        others = made | fixed | {"--add": add and upsert, "--watch": watch}
-        _check_alone("--upsert" if upsert else "--add", others)
+        change = "upsert" if upsert else "add"
+        columns_of = ("column", "columns", "id_column", "metadata")
+        allowed = (change, "source", "output", "model", "batch_size", *columns_of)
+        options.check_alone(context, f"--{change}", *allowed)
         from contrasent.indexing.changes import add_rows
 
         return _outcome(output, add_rows(output, source, update=upsert, **common))
@@ -180,14 +158,6 @@ def index(
     for line in result.notes:
         options.note(line)
     return _sync(output, None, loading.batch_size, watch=True, checksum=False)
-
-
-def _check_alone(change: str, others: dict[str, Any]) -> None:
-    """Reject options that do not go with a change of an index in place."""
-    for option, value in others.items():
-        if value:
-            problem = f"cannot be combined with {change}; see 'contrasent index --help'"
-            raise OptionError(option, str(value), problem)
 
 
 def _outcome(output: Path, made: "IndexResult") -> options.Output:

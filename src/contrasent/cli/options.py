@@ -55,11 +55,6 @@ WordWeight = Annotated[
 VectorsOnly = Annotated[bool, typer.Option("--vectors-only", help="Search with vectors only.")]
 
 
-TEXTS = {"query": "QUERY", "first": "A", "second": "B"}
-TEXTS |= {name: f"--{name}" for name in ("remove", "prompt", "name")}
-"""The arguments that are texts or ids, which must be decodable; paths may have any bytes."""
-
-
 class Output(NamedTuple):
     """The output of a command."""
 
@@ -125,54 +120,49 @@ Running = Annotated[Loading, "pooling", "max_seq_length", "batch_size", "runtime
 
 
 def command(function: Callable[..., Output | None]) -> Callable[..., None]:
-    """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`."""
-    # The help of options is what "Options:" of its docstring says; `loading` becomes those options
-    # that its annotation names.
+    """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`.
+
+    The help of its options is the part "Options:" of its docstring. ``loading`` becomes those
+    options that its annotation names.
+    """
     signature = inspect.signature(function)
     about, _, stated = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", stated, re.MULTILINE)
     help_of = {name: " ".join(text.split()) for name, text in entries}
-    if unknown := help_of.keys() - signature.parameters.keys():
-        raise TypeError(f"{function.__name__} documents unknown options: {', '.join(unknown)}")
-    flat: list[inspect.Parameter] = []
+    shown: list[inspect.Parameter] = []
     parts: tuple[str, ...] = ()
     for name, given in signature.parameters.items():
         if name == "loading":
             parts = given.annotation.__metadata__
             known = {field.name: field for field in fields(Loading)}
-            flat += [_parameter(part, known[part].type, known[part].default) for part in parts]
+            shown += [_parameter(part, known[part].type, known[part].default) for part in parts]
+        elif given.annotation is typer.Context:
+            shown.append(given)
         elif name != "as_json":
-            flat.append(_parameter(name, given.annotation, given.default, help_of.get(name)))
+            shown.append(_parameter(name, given.annotation, given.default, help_of.get(name)))
     if Output in (signature.return_annotation, *get_args(signature.return_annotation)):
-        flat.append(_parameter("as_json", Json, False))
-    flat.append(_parameter("quiet", Quiet, False))
+        shown.append(_parameter("as_json", Json, False))
+    shown.append(_parameter("quiet", Quiet, False))
 
     @wraps(function)
     def run(**given: Any) -> None:
         progress.show("silent" if given.pop("quiet") else "auto")
-        for name, option in TEXTS.items():
-            _check_decoded(option, given.get(name))
         as_json = given.get("as_json", False)
         if "as_json" not in signature.parameters:
             given.pop("as_json", None)
         if parts:
             given["loading"] = Loading(**{part: given.pop(part) for part in parts})
-        if (output := function(**given)) is not None:
+        try:
+            output = function(**given)
+        except KeyboardInterrupt as stop:
+            typer.echo("contrasent: interrupted", err=True)
+            raise typer.Exit(130) from stop
+        if output is not None:
             _print(output, as_json=as_json)
 
     run.__doc__ = escaped(about)
-    vars(run)["__signature__"] = signature.replace(parameters=flat, return_annotation=None)
+    vars(run)["__signature__"] = signature.replace(parameters=shown, return_annotation=None)
     return run
-
-
-def _check_decoded(option: str, value: Any) -> None:
-    """Reject an argument, or one of several, with bytes that could not be decoded."""
-    for one in value if isinstance(value, list) else [value]:
-        try:
-            str(one).encode()
-        except UnicodeEncodeError as error:
-            problem = f"is not {sys.getfilesystemencoding().upper()}; convert it, or set LC_ALL"
-            raise OptionError(option, os.fsencode(one), problem) from error
 
 
 def _parameter(name: str, annotation: Any, default: Any, text: str | None = None) -> Any:
@@ -186,6 +176,26 @@ def _parameter(name: str, annotation: Any, default: Any, text: str | None = None
     stated.help = escaped(text or stated.help or "")
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=Annotated[annotation, stated])
+
+
+def named(parameter: Any) -> str:
+    """A parameter of the parser as users write it."""
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar or parameter.name.upper())
+    return "/".join(parameter.opts)
+
+
+def check_alone(context: typer.Context, change: str, *allowed: str) -> None:
+    """Reject options that were given and are neither the change nor ``allowed`` with it."""
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        if name in (*allowed, "as_json", "quiet"):
+            continue
+        problem = f"cannot be combined with {change}; see '{context.command_path} --help'"
+        raise OptionError(named(parameter), str(context.params[name]), problem)
 
 
 def escaped(text: str) -> str:
@@ -243,7 +253,7 @@ def resumable(how: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stop:
         note(f"contrasent: {'; '.join(['stopped', *map(str, stop.args), how])}")
-        raise KeyboardInterrupt("said") from stop
+        raise typer.Exit(130) from stop
 
 
 def parse_budget(text: str) -> float:

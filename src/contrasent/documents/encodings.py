@@ -1,7 +1,7 @@
-"""Bytes to text: UTF-8, else what the file declares, else Windows-1252 unless another is better.
+"""Bytes to text: UTF-8, else what the file declares, else the most likely of some encodings.
 
-An encoding is possible if the words that it gives could be written so: of one script, without signs
-and capitals within. Of possible ones chardet's knowledge of languages chooses.
+The words that an encoding gives should be such as people write: of one script, without signs and
+capitals within. Times that share count chardet's knowledge of languages, and how usual it is.
 """
 
 import codecs
@@ -19,8 +19,7 @@ SAMPLE = 1 << 16  # bytes at the start of a file in which a declaration is sough
 KNOWN = 1 << 13  # bytes of lines beyond ASCII by which an encoding is guessed
 LONGEST = 40  # letters of a word that are looked at
 WESTERN = "cp1252"
-BETTER = 1.35  # times Windows-1252's score that another must reach
-NATURAL = 0.1  # share of words by which another must be more natural
+UNKNOWN = 0.003  # chardet's confidence in an encoding that it does not name
 
 _MARKS = [
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -29,11 +28,12 @@ _MARKS = [
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
-_OTHERS = (
-    "cp1250", "iso-8859-2", "cp1251", "koi8-u", "cp1253", "iso-8859-7", "cp1254", "cp1255",
-    "cp1256", "cp1257", "tis-620", "cp932", "euc-jp", "gb18030", "big5", "cp949",
-)  # fmt: skip
-_SEVERAL = ("cp932", "euc-jp", "gb18030", "big5", "cp949")  # bytes a letter
+_USUAL = {  # how usual each encoding is
+    WESTERN: 1.35,
+    **dict.fromkeys(("cp1250", "iso-8859-2", "cp1251", "koi8-u", "cp1253", "iso-8859-7", "cp1254",
+                     "cp1255", "cp1256", "cp1257"), 1.0),
+    **dict.fromkeys(("tis-620", "cp932", "euc-jp", "gb18030", "big5", "cp949"), 0.3),
+}  # fmt: skip
 _DECLARED = re.compile(
     rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{2,30})|<meta[^>]{0,300}?charset\s*=\s*["']?"""
     rb"""([\w.:-]{2,30})|@charset\s+"([\w.:-]{2,30})"|coding[:=][ \t]*([\w.-]{2,30})""",
@@ -42,13 +42,11 @@ _DECLARED = re.compile(
 _WORD = re.compile(r"[^\s\x00-\x2c./:-@\[-`{-~]+")
 _EDGES = "“”„‚‘’'–—…«»‹›§¶±×€£¼½¾©®™°•·¡¿²³\xa0$+*%-"  # signs around words
 _WITHIN = re.compile("[\\d'’·–±\u200c-]+")
-_HUMP = re.compile("[A-Z]?[^A-Z]+|[A-Z]+")  # "Co" in "GmbHCo"
 _SCRIPTS = {
     "FEMININE": "LATIN", "MASCULINE": "LATIN",  # ordinals
     **dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "IDEOGRAPHIC",
                      "FULLWIDTH"), "EASTERN"),
 }  # fmt: skip
-_ASCII = "".join(map(chr, range(33, 127)))
 
 
 class Encoding(NamedTuple):
@@ -60,13 +58,12 @@ class Encoding(NamedTuple):
 
 def encoding_of(blocks: Iterable[bytes], given: str = "") -> Encoding:
     """The encoding of a file that is read in blocks; ``given``: of one that is not UTF-8."""
-    utf8, start, strange = codecs.getincrementaldecoder("utf-8")(), b"", list[bytes]()
-    valid, size = True, 0
+    utf8, valid, start, strange = codecs.getincrementaldecoder("utf-8")(), True, b"", b""
     for block in blocks:
-        if len(start) < SAMPLE:
-            if not start and (stated := marked(block)):
+        if not start:
+            start = block[:SAMPLE]
+            if stated := marked(start):
                 return Encoding(stated)
-            start += block[: SAMPLE - len(start)]
             if b"\0" in start:
                 raise Skip(Reason.BINARY)
         if valid:
@@ -75,25 +72,23 @@ def encoding_of(blocks: Iterable[bytes], given: str = "") -> Encoding:
                 continue
             except UnicodeDecodeError:
                 valid = False
-        lines = [line for line in block.splitlines() if not line.isascii()]
-        strange += lines
-        size += sum(map(len, lines))
-        if size > KNOWN:
+        strange += _beyond_ascii(block)
+        if len(strange) > KNOWN:
             break
     with suppress(UnicodeDecodeError):
         if valid:
             utf8.decode(b"", final=True)
             return Encoding("utf-8")
-    if declared := _declared(start):
+    if declared := _declared(start) or given:
         return Encoding(declared)
-    sample = b"\n".join(strange) or b"\n".join(
-        line for line in start.splitlines() if not line.isascii()
-    )
-    if given:
-        return Encoding(given)
-    if _mostly_utf8(sample):
-        return Encoding("utf-8", guessed=True)
-    return Encoding(_guess(sample[:KNOWN]), guessed=True)
+    sample = strange or _beyond_ascii(start)
+    name = "utf-8" if _mostly_utf8(sample) else _guess(sample[:KNOWN])
+    return Encoding(name, guessed=True)
+
+
+def _beyond_ascii(data: bytes) -> bytes:
+    """The lines that are not of ASCII alone."""
+    return b"".join(line for line in data.splitlines(keepends=True) if not line.isascii())
 
 
 def known(name: str) -> str:
@@ -165,55 +160,44 @@ def _declared(start: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _guess(sample: bytes) -> str:
-    """Windows-1252, unless the words of another encoding are clearly more likely."""
-    natural = {name: _natural(sample, name) for name in (WESTERN, *_OTHERS)}
-    least = max(natural.values()) - NATURAL
-    plain = natural[WESTERN] >= least  # its words are as good as any
-    scores = {
-        name: 0.0
-        for name, share in natural.items()
-        if share >= least and not (plain and name in _SEVERAL)
-    }
-    try:
+    """The most likely encoding of a text; Windows-1252 where that gives the same."""
+    confidence = dict[str, float]()
+    with suppress(ImportError):
         from chardet import detect_all
-    except ImportError:
-        return WESTERN if plain else max(natural, key=natural.__getitem__)
-    for one in detect_all(sample, include_encodings=[*scores, WESTERN], ignore_threshold=True):
-        found = codecs.lookup(str(one["encoding"] or "ascii"))
-        for name in scores:
-            if codecs.lookup(name).name == found.name:
-                scores[name] = one["confidence"] * (BETTER if name == WESTERN else 1.0)
-    best = max(scores, key=scores.__getitem__)
+
+        for one in detect_all(sample, include_encodings=[*_USUAL], ignore_threshold=True):
+            found = codecs.lookup(str(one["encoding"] or "ascii"))
+            confidence[found.name] = one["confidence"]
+
+    def likely(name: str) -> float:
+        language = UNKNOWN + confidence.get(codecs.lookup(name).name, 0.0)
+        return language * _USUAL[name] * _natural(sample, name) ** 4
+
+    best = max(_USUAL, key=likely)
     same = sample.decode(best, "replace") == sample.decode(WESTERN, "replace")
     return WESTERN if same else best
 
 
 def _natural(sample: bytes, encoding: str) -> float:
-    """The share of the words beyond ASCII that somebody could have written; -1 if it is none."""
+    """The share of the words beyond ASCII that somebody could have written."""
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
-        return -1.0
+        return 0.0
     words = [word[:LONGEST] for word in _WORD.findall(text) if not word.isascii()]
-    known = _is_eastern if encoding in _SEVERAL else _is_natural
-    return sum(map(known, words)) / max(1, len(words))
+    return sum(map(_is_natural, words)) / max(1, len(words))
 
 
 def _is_natural(word: str) -> bool:
-    """True of a word of one script, without signs and capitals within."""
-    parts = [hump for part in _WITHIN.split(word.strip(_EDGES)) for hump in _HUMP.findall(part)]
+    """True of a word of one script (or two, of the East), without signs and capitals within."""
+    parts = _WITHIN.split(word.strip(_EDGES))
     text = "".join(parts)
-    return (
-        all(letter.isalpha() or unicodedata.category(letter) == "Mn" for letter in text)
-        and len({*map(_script, text)}) <= 1
-        and all(part[1:] == part[1:].lower() or part.isupper() for part in parts)
-    )
-
-
-def _is_eastern(word: str) -> bool:
-    """True of a word in letters of China, Japan or Korea, with ASCII around or between."""
-    core = word.strip(_ASCII)
-    return core != "" and all(c.isascii() or _script(c) == "EASTERN" for c in core)
+    scripts = {*map(_script, text)}
+    if "EASTERN" in scripts:
+        return scripts <= {"EASTERN", "LATIN"}
+    signs = any(not c.isalpha() and unicodedata.category(c) != "Mn" for c in text)
+    cased = all(part[1:] == part[1:].lower() or part.isupper() for part in parts)
+    return cased and not signs and len(scripts) <= 1
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from contrasent import progress
 from contrasent.documents.archives import Choice, Entry, Reason, Skip, entries
 from contrasent.documents.encodings import known
-from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, size_of
+from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT
 from contrasent.documents.sections import Document as Document
 from contrasent.documents.sections import Section as Section
 from contrasent.documents.worker import FileReader
@@ -72,15 +72,18 @@ class ReadReport:
         """Count a file, or a row of a table, that was passed over."""
         self.skipped.setdefault(reason, Skipped()).add(name)
 
-    def note(self, name: str, facts: dict[str, Any]) -> None:
+    def note(self, name: str, kind: str, *values: Any) -> None:
         """Take over what the reader reports about a file."""
-        for encoding in facts.get("guessed", ()):
-            self.guessed.setdefault(encoding, Skipped()).add(name)
-        if columns := facts.get("columns"):
-            self.columns[name] = columns
-        for reason, part in facts["passed"]:
-            self.skip(Reason(reason), part)
-        self.keys += facts["keys"]
+        match kind, *values:
+            case "skip", reason, part:
+                self.skip(Reason(reason), part)
+            case "encoding", encoding:
+                self.guessed.setdefault(encoding, Skipped()).add(name)
+            case "columns", columns:
+                before = self.columns.get(name)
+                self.columns[name] = f"{before}; {columns}" if before else columns
+            case "keys", count:
+                self.keys += count
 
     def lines(self) -> list[str]:
         """The report for a person, line by line."""
@@ -96,16 +99,15 @@ class ReadReport:
 
     def skipped_lines(self) -> list[str]:
         """Skipped files, a line a reason with the first names."""
-        shown = list[str]()
-        if self.keys:
-            lines = "line with" if self.keys == 1 else "lines with"
-            shown.append(f"skipped {self.keys:,} {lines} a key or a password")
-        for reason, skipped in self.skipped.items():
-            shown.append(f"skipped {skipped.count:,}, {reason}: {skipped}")
-        for encoding, files in self.guessed.items():
-            guess = f"guessed that {files.count:,} are in {encoding} (--encoding sets it)"
-            shown.append(f"{guess}: {files}")
-        return shown
+        lines = "line with" if self.keys == 1 else "lines with"
+        return [
+            *[f"skipped {self.keys:,} {lines} a key or a password"] * bool(self.keys),
+            *(f"skipped {one.count:,}, {reason}: {one}" for reason, one in self.skipped.items()),
+            *(
+                f"guessed that {one.count:,} are in {encoding} (--encoding sets it): {one}"
+                for encoding, one in self.guessed.items()
+            ),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +145,8 @@ class Origin:
         """The documents, where they were or where they are now."""
         named = ("columns", "as_text", "exclude", "include", "gitignore", "encoding")
         given = {name: getattr(self, name) for name in named}
-        return DocumentSource(
-            self.path if source is None else source, most=self.max_file_text, **given
-        )
+        path = self.path if source is None else source
+        return DocumentSource(path, most=self.max_file_text, **given)
 
 
 class Documents(Protocol):
@@ -154,7 +155,9 @@ class Documents(Protocol):
     report: ReadReport  # of the last iteration that ended, or of the one that is under way
     files: dict[str, dict[str, Any]]  # facts of the files that were read, see `facts_of`
 
-    origin: Origin | None  # None if they cannot be found again
+    @property
+    def origin(self) -> Origin | None:
+        """How to find them again; None if that cannot be."""
 
     def __iter__(self) -> Iterator[Document]: ...
 
@@ -184,8 +187,9 @@ class DocumentSource:
             raise OptionError("--columns", list(columns), "choose at least one column")
         self.files: dict[str, dict[str, Any]] = {}
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
+        self._encoding = known(encoding)
         path = self.source.absolute()
-        self._how = Origin(
+        self.origin = Origin(
             str(path),
             str(path if path.is_dir() else path.parent),
             None if columns is None else list(columns),
@@ -196,9 +200,7 @@ class DocumentSource:
             gitignore=gitignore,
             encoding=encoding,
         )
-        self._given = columns, most, known(encoding)  # to the reader
-        self._choice = self._how.choice()
-        self.origin: Origin | None = self._how
+        self._choice = self.origin.choice()
 
     def __str__(self) -> str:
         return str(self.source)
@@ -206,8 +208,7 @@ class DocumentSource:
     def listed(self) -> list[Entry]:
         """All files, none of them opened, in a new report."""
         self.report = ReadReport()
-        if self.origin is not None:
-            self.origin = replace(self.origin, listed=time.time_ns())
+        self.origin = replace(self.origin, listed=time.time_ns())
         return list(entries(self.source, self.report.skip, self._choice))
 
     def __iter__(self) -> Iterator[Document]:
@@ -226,7 +227,7 @@ class DocumentSource:
         self.files.clear()
         with (
             progress.task("Reading documents", len(chosen), "files") as advance,
-            closing(self.reader(*self._given)) as reader,
+            closing(self.reader(self.columns, self.origin.max_file_text, self._encoding)) as reader,
         ):
             for entry in chosen:
                 before, reason = report.documents, None
@@ -236,7 +237,7 @@ class DocumentSource:
                             document = replace(document, id=f"{document.id}~{report.documents + 1}")
                         seen.add(document.id)
                         report.documents += 1
-                        report.characters += size_of(document.sections)
+                        report.characters += document.size
                         yield document
                 except OSError:
                     reason = Reason.UNREADABLE
@@ -260,13 +261,14 @@ class DocumentSource:
         self._check_room()
         self.files[entry.name] = facts_of(entry)
         last = entry.name.rpartition("/")[2].casefold()
-        if any(fnmatchcase(last, pattern.casefold()) for pattern in self._how.as_text):
+        if any(fnmatchcase(last, pattern.casefold()) for pattern in self.origin.as_text):
             entry = replace(entry, suffix=".txt")
-        for documents, facts in reader.read(entry):
-            self.report.note(entry.name, facts)
-            for document in documents:
+        for kind, *values in reader.read(entry):
+            if kind == "document":
                 self._check_room()
-                yield document
+                yield values[0]
+            else:
+                self.report.note(entry.name, kind, *values)
 
     def _check_room(self) -> None:
         if self.report.characters > self.characters or self.report.documents >= DOCUMENTS:

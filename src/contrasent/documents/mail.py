@@ -15,7 +15,8 @@ from typing import IO, Any
 from contrasent.documents.archives import Skip
 from contrasent.documents.encodings import decode
 from contrasent.documents.html import html_text
-from contrasent.documents.text_formats import read_calendar, without_tags
+from contrasent.documents.markup import without_tags
+from contrasent.documents.text_formats import read_calendar
 
 LONGEST = 50_000_000  # bytes of one mail with its attachments
 LONGEST_HEADER = 2000  # characters

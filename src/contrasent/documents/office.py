@@ -9,7 +9,7 @@ import json
 import posixpath
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -36,6 +36,7 @@ _EMBEDDED = re.compile(
 _MARK = re.compile(r"\[(?:\^|cmt:)[\w-]{1,20}\]")  # of a note, in the text
 _LOCK = "META-INF/encryption.xml"
 _NUMBER = ("numPr/{*}numId", "numPr/{*}ilvl")
+_TITLES = ("title", "ctrTitle")
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _ROMAN = (
     ("m", 1000), ("cm", 900), ("d", 500), ("cd", 400), ("c", 100), ("xc", 90), ("l", 50),
@@ -78,16 +79,16 @@ def extracted(data: bytes, suffix: str) -> Any:
         content_filter=xberg.ContentFilterConfig(strip_repeating_text=False, **keep),
     )
     given = xberg.ExtractInput(kind="bytes", bytes=data, mime_type=MEDIA[suffix])
-    problem = ""
     try:
         result = asyncio.run(xberg.extract(given, config))
-        if result.results:
-            return result.results[0]
-        problem = " ".join(str(getattr(error, "message", error)) for error in result.errors)
     except MemoryError:
         raise
     except Exception as error:  # whatever it raises for a broken file
         problem = str(error)
+    else:
+        if result.results:
+            return result.results[0]
+        problem = " ".join(str(getattr(error, "message", error)) for error in result.errors)
     encrypted = re.search("password|encrypt", problem, re.IGNORECASE)
     raise Skip(Reason.ENCRYPTED if encrypted else Reason.BROKEN)
 
@@ -181,12 +182,9 @@ def related(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
 
 def _spaced(archive: zipfile.ZipFile) -> bytes:
     """An odt whose runs of spaces are spaces."""
-
-    def change(content: bytes) -> bytes:
-        content = re.sub(rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>", b" ", content)
-        return content.replace(b"</draw:frame>", b"</draw:frame> ")
-
-    return _changed(archive, "content.xml", change)
+    content = archive.read("content.xml")
+    content = re.sub(rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>", b" ", content)
+    return _changed(archive, "content.xml", content.replace(b"</draw:frame>", b"</draw:frame> "))
 
 
 def _counted(archive: zipfile.ZipFile) -> bool:
@@ -202,13 +200,12 @@ def _counted(archive: zipfile.ZipFile) -> bool:
     return not numbered.isdisjoint(attribute(one, "style-name") for one in lists)
 
 
-def _changed(archive: zipfile.ZipFile, name: str, change: Callable[[bytes], bytes]) -> bytes:
+def _changed(archive: zipfile.ZipFile, name: str, content: bytes) -> bytes:
     """The archive with another content of one part."""
     stream = BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as copy:
         for part in archive.namelist():
-            content = archive.read(part)
-            copy.writestr(part, change(content) if part == name else content)
+            copy.writestr(part, content if part == name else archive.read(part))
     return stream.getvalue()
 
 
@@ -219,13 +216,13 @@ class _Numbering:
     """Counts as Word does: a list for each abstract numbering, levels below start again."""
 
     def __init__(self, numbering: Element, styles: Element) -> None:
+        # Levels by abstract numbering, which of these a list has, and its own starts; counts.
         self._levels, self._lists = dict[str, dict[int, Element]](), dict[str, str]()
         self._starts, self._counts = dict[tuple[str, int], int](), dict[str, dict[int, int]]()
         linked = dict[str, str]()
         for one in numbering.iterfind("{*}abstractNum"):
             name = attribute(one, "abstractNumId")
-            levels = one.iterfind("{*}lvl")
-            self._levels[name] = {int(attribute(at, "ilvl") or 0): at for at in levels}
+            self._levels[name] = {_depth(level): level for level in one.iterfind("{*}lvl")}
             linked[_value(one, "styleLink")] = name
             linked[name] = _value(one, "numStyleLink")
         for one in numbering.iterfind("{*}num"):
@@ -233,12 +230,10 @@ class _Numbering:
             self._lists[name] = linked.get(linked.get(abstract) or "?", abstract)
             for level in one:
                 if start := _value(level, "startOverride"):
-                    self._starts[name, int(attribute(level, "ilvl") or 0)] = int(start)
+                    self._starts[name, _depth(level)] = int(start)
+        paths = ("basedOn", *(f"pPr/{{*}}{path}" for path in _NUMBER))
         self._styles = {
-            attribute(one, "styleId"): (
-                _value(one, "basedOn"),
-                *(_value(one, f"pPr/{{*}}{path}") for path in _NUMBER),
-            )
+            attribute(one, "styleId"): [_value(one, path) for path in paths]
             for one in styles.iterfind("{*}style")
         }
 
@@ -257,10 +252,9 @@ class _Numbering:
             return ""
         counts = self._counts.setdefault(name, {})
         start = self._starts.pop((number, depth), None)
-        if start is not None or depth not in counts:
-            counts[depth] = _start(levels[depth]) if start is None else start
-        else:
-            counts[depth] += 1
+        if start is None:
+            start = counts[depth] + 1 if depth in counts else _start(levels[depth])
+        counts[depth] = start
         for deeper in [at for at in counts if at > depth]:
             del counts[deeper]
         if _value(levels[depth], "numFmt") in ("bullet", "none"):
@@ -273,6 +267,10 @@ class _Numbering:
             return _in_form(counts.setdefault(at, _start(one)), _value(one, "numFmt"))
 
         return re.sub(r"%([1-9])", shown, _value(levels[depth], "lvlText"))
+
+
+def _depth(level: Element) -> int:
+    return int(attribute(level, "ilvl") or 0)
 
 
 def _start(level: Element) -> int:
@@ -300,24 +298,21 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
     if "word/numbering.xml" not in archive.namelist():
         return b""
     counted = _Numbering(parsed(archive, "word/numbering.xml"), parsed(archive, "word/styles.xml"))
-
-    def labeled(content: bytes) -> bytes:
-        for _, (prefix, space) in ElementTree.iterparse(BytesIO(content), ["start-ns"]):
-            with suppress(ValueError):  # "ns1" is one that the parser gives itself
-                ElementTree.register_namespace(prefix, space)
-        root = ElementTree.fromstring(content)
-        space = root.tag.removesuffix("document")
-        for one in root.iter(f"{space}p"):
-            about = one.find(f"{space}pPr")
-            if about is None:
-                continue
-            if label := counted.label(*(_value(about, path) for path in ("pStyle", *_NUMBER))):
-                run = Element(f"{space}r")
-                ElementTree.SubElement(run, f"{space}t", {_SPACE: "preserve"}).text = f"{label} "
-                one.insert(1, run)
-        return bytes(ElementTree.tostring(root, "utf-8"))
-
-    return _changed(archive, "word/document.xml", labeled)
+    content = archive.read("word/document.xml")
+    for _, (prefix, space) in ElementTree.iterparse(BytesIO(content), ["start-ns"]):
+        with suppress(ValueError):  # "ns1" is one that the parser gives itself
+            ElementTree.register_namespace(prefix, space)
+    root = ElementTree.fromstring(content)
+    space = root.tag.removesuffix("document")
+    for one in root.iter(f"{space}p"):
+        about = one.find(f"{space}pPr")
+        if about is None:
+            continue
+        if label := counted.label(*(_value(about, path) for path in ("pStyle", *_NUMBER))):
+            run = Element(f"{space}r")
+            ElementTree.SubElement(run, f"{space}t", {_SPACE: "preserve"}).text = f"{label} "
+            one.insert(1, run)
+    return _changed(archive, "word/document.xml", ElementTree.tostring(root, "utf-8"))
 
 
 # ---------------------------------------------------------------------- slides and books
@@ -349,22 +344,19 @@ def read_slides(data: bytes, skip: Report) -> Parsed:
 
 def _add_shapes(builder: SectionBuilder, slide: Element, *, notes: bool = False) -> None:
     """The title of a slide as a heading, and then its texts and tables."""
-    shapes = list(_shapes(slide))
-    kinds = [attribute(shape.find(".//{*}ph"), "type") for shape in shapes]
-    order = sorted(range(len(shapes)), key=lambda at: kinds[at] not in ("title", "ctrTitle"))
-    for at in order:
-        shape, kind = shapes[at], kinds[at]
+    shapes = [(attribute(one.find(".//{*}ph"), "type"), one) for one in _shapes(slide)]
+    for kind, shape in sorted(shapes, key=lambda one: one[0] not in _TITLES):
         if kind in ("sldNum", "dt", "hdr", "sldImg") or (notes and kind == "ftr"):
             continue
         if (table := shape.find(".//{*}tbl")) is not None:
             rows = table.iterfind("{*}tr")
             builder.table((" ".join(_paragraphs(cell)) for cell in row) for row in rows)
             continue
-        texts_of = _paragraphs(shape)
-        if kind in ("title", "ctrTitle") and texts_of and not notes:
-            builder.heading(1, " ".join(texts_of))
+        texts = _paragraphs(shape)
+        if kind in _TITLES and texts and not notes:
+            builder.heading(1, " ".join(texts))
         else:
-            for text in texts_of:
+            for text in texts:
                 builder.paragraph(text)
 
 
@@ -379,12 +371,9 @@ def _shapes(element: Element) -> Iterator[Element]:
 def _paragraphs(element: Element) -> list[str]:
     """The texts of the paragraphs of DrawingML within an element."""
     texts = list[str]()
-    for one in element.iter():
-        if local(one) == "p":
-            parts = (
-                "\n" if local(x) == "br" else x.text or "" for x in one.iter() if local(x) in "t br"
-            )
-            texts.append("".join(parts))
+    for one in (one for one in element.iter() if local(one) == "p"):
+        runs = (x for x in one.iter() if local(x) in ("t", "br"))
+        texts.append("".join("\n" if local(x) == "br" else x.text or "" for x in runs))
     return [text for text in texts if text.strip()]
 
 

@@ -5,23 +5,21 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from email.utils import parseaddr
 from functools import partial
 from importlib.util import find_spec
-from io import BufferedReader, BytesIO, RawIOBase, TextIOWrapper
+from io import BytesIO
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any
 
-from contrasent.documents import office, text_formats
+from contrasent.documents import markup, office, text_formats
 from contrasent.documents.archives import Entry, Reason, Report, Skip, reason_to_skip
 from contrasent.documents.encodings import FOREIGN, Encoding, decode, encoding_of
 from contrasent.documents.html import read_html
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
 from contrasent.documents.pdf import read_pdf
-from contrasent.documents.rst import read_rst
-from contrasent.documents.rtf import read_rtf
 from contrasent.documents.sections import (
     Document,
     Parsed,
@@ -31,12 +29,9 @@ from contrasent.documents.sections import (
     one_line,
     without_keys,
 )
-from contrasent.documents.sheets import form_of, read_book
-from contrasent.documents.table import read_rows, read_table
+from contrasent.documents.tables import form_of, read_book, read_rows, read_table
 from contrasent.documents.text_formats import CODE, SETTINGS, WIDEST, read_blocks, read_text
-from contrasent.text.sources import LONGEST, Source
-
-Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
+from contrasent.text.sources import Lines, Source
 
 SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 LITERAL = frozenset((*CODE, *SETTINGS, ".json", ".py", ".pyi", ".ipynb", ".xml"))
@@ -46,7 +41,6 @@ LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
 REPEATED, DENSE = 100_000, 50  # characters from which a text may not compress this much
 ROW = 10  # fewest characters that a row of a table counts for
-AT_ONCE, MUCH = 200, 1_000_000  # documents, and characters, that are handed over together
 DEEPEST = 3  # nested mails
 
 _PROSE = re.compile(  # in names of files that are read whatever their suffix
@@ -54,19 +48,23 @@ _PROSE = re.compile(  # in names of files that are read whatever their suffix
     re.IGNORECASE,
 )
 
+Tell = Callable[..., None]
+"""Takes what a reader reports: "skip", "encoding", "columns" or "keys", with its values, or that it
+is "alive", and what it found so far is handed over."""
+
 
 @dataclass(slots=True)
 class File:
-    """A file that is being read, how, and what is to be reported of it."""
+    """A file that is being read, and how."""
 
     entry: Entry
     columns: Sequence[str] | None
     most: int  # characters of one document
-    encoding: str = ""  # of text that is not UTF-8 and declares none
+    encoding: str  # of text that is not UTF-8 and declares none
+    tell: Tell
     data: bytes | None = None  # of a file that is attached to another
     depth: int = 0
     tabular: bool = False  # its documents are rows
-    facts: dict[str, Any] = field(default_factory=lambda: dict[str, Any](passed=[], keys=0))
 
     @property
     def name(self) -> str:
@@ -103,16 +101,18 @@ class File:
     def sniff(self) -> Encoding:
         """Its encoding, by as much of it as tells."""
         with self.open() as stream:
-            return encoding_of(iter(partial(stream.read, 1 << 20), b""), self.encoding)
+            encoding = encoding_of(iter(partial(stream.read, 1 << 20), b""), self.encoding)
+        self.note_encoding(encoding)
+        return encoding
 
     def note_encoding(self, encoding: Encoding) -> None:
         """Have an encoding reported that was guessed."""
         if encoding.guessed:
-            self.facts.setdefault("guessed", []).append(encoding.name.replace("_", "-"))
+            self.tell("encoding", encoding.name.replace("_", "-"))
 
     def skip(self, reason: Reason, part: str = "") -> None:
         """Have a part reported that is not read, such as ", page 3"."""
-        self.facts["passed"].append((reason, f"{self.name}{part}"))
+        self.tell("skip", reason, f"{self.name}{part}")
 
     def document(self, parsed: Parsed, part: str = "") -> Document:
         """The document that it is, or that a part of it is."""
@@ -131,8 +131,7 @@ class File:
             self.skip(Reason.BROKEN, part)
 
 
-Reader = Callable[[File], Iterator[Document | None]]
-"""Reads a file; None: what was found so far is handed over."""
+Reader = Callable[[File], Iterator[Document]]
 
 
 class _Repetition:
@@ -152,56 +151,45 @@ class _Repetition:
             self._texts, self._size = [], 0
 
 
-def size_of(sections: Sequence[Section]) -> int:
-    """The characters of their text."""
-    return sum(len(text) for section in sections for text in section.paragraphs)
-
-
 def documents(
-    entry: Entry, columns: Sequence[str] | None, most: int, encoding: str = ""
-) -> Iterator[Part]:
-    """The documents of a file, some at a time.
+    entry: Entry, columns: Sequence[str] | None, most: int, encoding: str, tell: Tell
+) -> Iterator[Document]:
+    """The documents of a file.
 
     ``most``: characters of one; ``encoding``: that of text that is not UTF-8 and declares none.
     """
-    file, batch, much, given = File(entry, columns, most, encoding), list[Document](), 0, False
-    for document in _read(file):
-        if document is not None:
-            batch.append(document)
-            much += size_of(document.sections)
-        passed = file.facts["passed"]
-        if document is None or len(batch) + len(passed) >= AT_ONCE or much > MUCH:
-            given = given or bool(batch or passed)
-            yield batch, {**file.facts}
-            batch, much = [], 0
-            file.facts.clear()
-            file.facts |= {"passed": [], "keys": 0}
-    if not (given or batch or file.facts["passed"]):
+    told, found = set[str](), False
+
+    def telling(kind: str, *values: Any) -> None:
+        told.add(kind)
+        tell(kind, *values)
+
+    for document in _read(File(entry, columns, most, encoding, telling)):
+        found = True
+        yield document
+    if not found and "skip" not in told:
         raise Skip(Reason.EMPTY)
-    yield batch, file.facts
 
 
-def _read(file: File) -> Iterator[Document | None]:
+def _read(file: File) -> Iterator[Document]:
     """The documents of a file that are fit to be indexed, without their keys."""
     if file.entry.size == 0:
         raise Skip(Reason.EMPTY)
     repetition, literal = _Repetition(), file.entry.suffix in LITERAL
     whole, found = None, False  # why the document that the file is cannot be read
     for document in READERS.get(file.entry.suffix, _unknown)(file):
-        if document is None:
-            yield None
-            continue
         texts = [text for section in document.sections for text in section.paragraphs]
         repetition.add(*texts)
-        if not texts or sum(map(len, texts)) > file.most:
-            reason = Reason.TOO_MUCH_TEXT if texts else Reason.EMPTY
-        else:
-            rows = literal or file.tabular
-            sections, keys = without_keys(document.sections, literal=rows)
-            file.facts["keys"] += keys
+        reason = None if texts else Reason.EMPTY
+        if document.size > file.most:
+            reason = Reason.TOO_MUCH_TEXT
+        if reason is None:
+            sections, keys = without_keys(document.sections, literal=literal or file.tabular)
+            if keys:
+                file.tell("keys", keys)
             if sections:
-                yield replace(document, sections=sections)
                 found = True
+                yield replace(document, sections=sections)
                 continue
             reason = Reason.SECRET
         if file.tabular:
@@ -258,32 +246,28 @@ def _html(file: File) -> Iterator[Document]:
 # ---------------------------------------------------------------------- mail, and what is attached
 
 
-def _pdf(file: File) -> Iterator[Document | None]:
-    for found in read_pdf(file.content(), file.most, file.skip):
-        if found is None:
-            yield None
-            continue
-        parsed, attached = found
-        if parsed[1] or not attached:
-            yield file.document(parsed)
-        yield from _attached(file, "", attached.items())
+def _pdf(file: File) -> Iterator[Document]:
+    parsed, attached = read_pdf(file.content(), file.most, file.skip, partial(file.tell, "alive"))
+    if parsed[1] or not attached:
+        yield file.document(parsed)
+    yield from _attached(file, "", attached.items())
 
 
-def _eml(file: File) -> Iterator[Document | None]:
+def _eml(file: File) -> Iterator[Document]:
     yield from _mail(file, "", parse_mail(file.content()))
 
 
-def _mbox(file: File) -> Iterator[Document | None]:
+def _mbox(file: File) -> Iterator[Document]:
     with file.open() as stream:
         for number, data in enumerate(messages(stream), 1):
             with file.others_are_read(part := f"#{number}"):
                 if data is None:
                     raise Skip(Reason.TOO_LARGE)
                 yield from _mail(file, part, parse_mail(data))
-            yield None
+            file.tell("alive")
 
 
-def _mail(file: File, part: str, mail: Mail) -> Iterator[Document | None]:
+def _mail(file: File, part: str, mail: Mail) -> Iterator[Document]:
     """A mail without what it quotes, and the documents that are attached to it."""
     subject = mail.metadata.get("subject", "")
     with file.others_are_read(part):
@@ -301,10 +285,10 @@ def _mail(file: File, part: str, mail: Mail) -> Iterator[Document | None]:
 
 def _attached(
     file: File, part: str, attachments: Iterable[tuple[str, bytes]]
-) -> Iterator[Document | None]:
+) -> Iterator[Document]:
     """The documents that are attached to one."""
     for title, data in attachments:
-        yield None  # whatever becomes of it
+        file.tell("alive")  # whatever becomes of it
         inner = f"{part}#{one_line(title).replace('/', '_')}"
         with file.others_are_read(inner):
             suffix, reason = PurePosixPath(title).suffix.lower(), reason_to_skip(title)
@@ -316,7 +300,7 @@ def _attached(
             yield from _read(replace(file, entry=entry, data=data, depth=file.depth + 1))
 
 
-def _outlook(file: File) -> Iterator[Document | None]:
+def _outlook(file: File) -> Iterator[Document]:
     """A mail of Outlook and its attachments, by xberg."""
     result = office.extracted(file.content(), ".msg")
     about, text = result.metadata, str(result.content).partition("\n\n")[2]
@@ -340,18 +324,22 @@ def _outlook(file: File) -> Iterator[Document | None]:
 # ---------------------------------------------------------------------- rows
 
 
+class _Lines(Source):
+    """Lines of a table; objects within those of JSON are dissolved: {"at.town": "Ulm"}."""
+
+    def lines(self) -> Lines:
+        for number, line in Source.lines(self):
+            if self.form == ".jsonl" and line.count("{") > 1:
+                with suppress(ValueError, RecursionError):  # reported where rows are read
+                    if isinstance(row := json.loads(line), dict):
+                        line = json.dumps(flat(row), ensure_ascii=False)
+            yield number, line
+
+
 def _table(file: File) -> Iterator[Document]:
     """The rows of csv, tsv and lines of JSON."""
-    encoding = file.sniff()
-    file.note_encoding(encoding)
-
-    def lines() -> Iterator[str]:
-        with file.open() as raw, TextIOWrapper(raw, encoding.name, errors=FOREIGN) as stream:
-            while line := stream.readline(LONGEST):
-                yield line.rstrip("\r\n")
-
     form = file.entry.suffix if file.entry.suffix in (".csv", ".tsv") else ".jsonl"
-    yield from _rows(file, form, lines)
+    yield from _rows(file, _Lines(file.open, form, file.name, None, file.sniff().name, FOREIGN))
 
 
 def _json(file: File) -> Iterator[Document]:
@@ -360,68 +348,34 @@ def _json(file: File) -> Iterator[Document]:
     try:
         values = json.loads(text)
     except ValueError:
-        lines = text.strip().split("\n")
-        json.loads(lines[0])  # else it is broken
-        yield from _rows(file, ".jsonl", partial(iter, lines))
-        return
+        text = text.strip()
+        values = [json.loads(text.split("\n")[0])]  # else it is broken
+    else:
+        text = "\n".join(map(json.dumps, values)) if isinstance(values, list) else text
     if isinstance(values, dict):
         file.check(text)
         yield file.document((file.name.rpartition("/")[2], *text_formats.read_object(values)[1:]))
     elif isinstance(values, list):
-        yield from _rows(file, ".jsonl", partial(map, json.dumps, values))
+        data = text.encode("utf-8", "replace")
+        yield from _rows(file, _Lines(lambda: BytesIO(data), ".jsonl", file.name))
     else:
         raise Skip(Reason.NO_LIST)
-
-
-def _rows(file: File, form: str, lines: Callable[[], Iterator[str]]) -> Iterator[Document]:
-    """The rows of a table of text."""
-
-    def opened() -> BufferedReader:
-        return BufferedReader(_Utf8(map(_flat_line, lines()) if form == ".jsonl" else lines()))
-
-    yield from _chosen(file, Source(opened, form, file.name, encoding="utf-8"))
 
 
 def _parquet(file: File) -> Iterator[Document]:
     if find_spec("pyarrow") is None:
         raise Skip(Reason.NEEDS_PARQUET)
-    yield from _chosen(file, Source(file.open, ".parquet", file.name))
+    yield from _rows(file, Source(file.open, ".parquet", file.name))
 
 
-def _chosen(file: File, source: Source) -> Iterator[Document]:
+def _rows(file: File, source: Source) -> Iterator[Document]:
     """The rows of a table by its columns."""
     file.tabular = True
     columns, rows = read_table(source, file.columns)
     if not columns:
         raise Skip(Reason.NO_COLUMN)
-    file.facts["columns"] = columns
+    file.tell("columns", columns)
     yield from rows
-
-
-class _Utf8(RawIOBase):
-    """Lines as a stream of bytes."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines, self._rest = lines, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._rest and (line := next(self._lines, None)) is not None:
-            self._rest = f"{line}\n".encode("utf-8", "replace")
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
-
-
-def _flat_line(line: str) -> str:
-    """A line of JSON whose object holds none: {"at.town": "Ulm"} for {"at": {"town": "Ulm"}}."""
-    if line.count("{") > 1:
-        with suppress(ValueError, RecursionError):  # reported where rows are read
-            if isinstance(row := json.loads(line), dict):
-                return json.dumps(flat(row), ensure_ascii=False)
-    return line
 
 
 def _sheets(file: File) -> Iterator[Document]:
@@ -444,8 +398,7 @@ def _sheets(file: File) -> Iterator[Document]:
             continue
         rows.append(found)
         if chosen:
-            before = file.facts.get("columns")
-            file.facts["columns"] = f"{before}; {chosen}" if before else chosen
+            file.tell("columns", chosen)
     if lacking and not rows:
         raise lacking[0]
     for row in chain.from_iterable(rows):
@@ -453,12 +406,12 @@ def _sheets(file: File) -> Iterator[Document]:
 
 
 READERS: dict[str, Reader] = {
-    **dict.fromkeys((".md", ".markdown", ".mdx"), partial(_text, text_formats.read_markdown)),
+    **dict.fromkeys((".md", ".markdown", ".mdx"), partial(_text, markup.read_markdown)),
     **dict.fromkeys((".txt", ".text", ".log", ""), partial(_text, read_text)),
     ".pdf": _pdf,
     ".docx": partial(_bytes, partial(office.read_word, ".docx")),
     ".odt": partial(_bytes, partial(office.read_word, ".odt")),
-    ".rtf": partial(_bytes, read_rtf),
+    ".rtf": partial(_bytes, markup.read_rtf),
     ".pptx": partial(_bytes, office.read_slides),
     ".epub": partial(_bytes, office.read_epub),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _html),
@@ -469,12 +422,12 @@ READERS: dict[str, Reader] = {
     ".eml": _eml,
     ".mbox": _mbox,
     ".msg": _outlook,
-    ".ipynb": partial(_text, text_formats.read_notebook),
+    ".ipynb": partial(_text, markup.read_notebook),
     **dict.fromkeys((".py", ".pyi"), partial(_text, text_formats.read_python)),
-    ".tex": partial(_text, text_formats.read_tex),
-    ".rst": partial(_text, read_rst),
-    ".org": partial(_text, partial(text_formats.read_marked, "*")),
-    ".adoc": partial(_text, partial(text_formats.read_marked, "=")),
+    ".tex": partial(_text, markup.read_tex),
+    ".rst": partial(_text, markup.read_rst),
+    ".org": partial(_text, partial(markup.read_marked, "*")),
+    ".adoc": partial(_text, partial(markup.read_marked, "=")),
     ".xml": partial(_text, text_formats.read_xml),
     **dict.fromkeys((".ics", ".vcf"), partial(_text, text_formats.read_calendar)),
     **dict.fromkeys((".srt", ".vtt"), partial(_text, text_formats.read_captions)),

@@ -6,7 +6,7 @@ in, and notes, follow the text of their page; pages without text are named.
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from ctypes import c_ushort
 from itertools import pairwise
@@ -62,9 +62,9 @@ class _Paragraph(NamedTuple):
 
 
 def read_pdf(
-    data: bytes, most: int, skip: Report
-) -> Iterator[tuple[Parsed, dict[str, bytes]] | None]:
-    """None now and then while pages are read, and in the end the document and attached files."""
+    data: bytes, most: int, skip: Report, alive: Callable[[], None]
+) -> tuple[Parsed, dict[str, bytes]]:
+    """The document, and attached files; ``alive`` is called now and then while pages are read."""
     try:
         import pypdfium2
     except ImportError:
@@ -89,7 +89,7 @@ def read_pdf(
                 skip(Reason.LETTERS, f", page {number}")
             read.append((rows, notes))
             if number % AT_ONCE == 0:
-                yield None
+                alive()
         about, attached = document.get_metadata_dict(skip_empty=True), dict[str, bytes]()
         for at in range(document.count_attachments()):
             one = document.get_attachment(at)
@@ -103,7 +103,7 @@ def read_pdf(
     }
     if not attached and not any(rows or notes for rows, notes in read):
         raise Skip(Reason.SCAN)
-    yield _built(read, about.get("Title", ""), metadata), attached
+    return _built(read, about.get("Title", ""), metadata), attached
 
 
 def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:

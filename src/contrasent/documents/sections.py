@@ -110,6 +110,11 @@ class Document:
     sections: tuple[Section, ...]
     metadata: dict[str, Any] = field(default_factory=dict)  # author, date, tags and the like
 
+    @property
+    def size(self) -> int:
+        """The characters of its text."""
+        return sum(len(text) for section in self.sections for text in section.paragraphs)
+
 
 Parsed = tuple[str, tuple[Section, ...], dict[str, Any]]
 """Title, sections and metadata of a document."""

@@ -3,23 +3,13 @@
 import ast
 import json
 import re
-import tomllib
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import cache
-from html import unescape
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
-import yaml
-
-from contrasent.documents.rst import plain
-from contrasent.documents.sections import Parsed, SectionBuilder, flat, spelled
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.token import Token
+from contrasent.documents.markup import without_rst
+from contrasent.documents.sections import Parsed, SectionBuilder, spelled
 
 CODE = (
     ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".vue", ".java", ".kt", ".kts", ".scala",
@@ -38,24 +28,17 @@ SETTINGS = (
 
 WIDEST = 1000  # characters of a line that a person wrote; wider ones are data
 CAPTIONS = 10  # subtitles that make a paragraph
-PROSE = 5  # words from which a value of front matter is text
 FIELDS = 200  # characters of an element of XML that is a field of its record
 
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
 _DIVIDED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")  # as man divides words
 _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
-_FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)?(?:\1|\.\.\.)[ \t]*\n", re.DOTALL)
-_ENTRY = re.compile(r"([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?$")
 _FOR_PROGRAMS = re.compile(
     r"(?:BEGIN|VERSION|PRODID|UID|DTSTAMP|SEQUENCE|METHOD|CALSCALE|TRANSP|STATUS|CLASS|CREATED"
     r"|LAST-MODIFIED|PRIORITY|TZ\w*|PHOTO|LOGO|KEY|REV|X-[\w-]+|RRULE|ACTION|TRIGGER)(?:;.*)?$",
     re.IGNORECASE,
 )
-_UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
-_TAG = re.compile(r"<[^<>]*>")
-_SHOWN = {"softbreak": "\n", "hardbreak": "\n", "html_inline": ""}
 _MARKUP = [
     (re.compile(r"(?<!\w)\[`?[~!]?([\w.*]+)`?\](?!\()|\[([^\[\]]+)\]\([^)\s\[]*\)"), r"\1\2"),
     (re.compile(r"\s+"), " "),
@@ -69,20 +52,6 @@ _DEFINED = re.compile(
 _OPENS = re.compile(r"[^\s})\]]")  # a line that begins something at the outermost level
 _TIMES = re.compile(r"[\d:.,]{5,15} {0,3}-->")
 _MARKS = re.compile(r"<[^<>]{0,99}>|\{\\[^{}]{0,99}\}")
-_INLINE = re.compile(r"\\(?:emph|text\w{2}|underline|mbox|url|texttt|textsc)\{([^{}]{0,500})\}")
-_PART = re.compile(r"\\(part|chapter|(?:sub){0,2}section|paragraph)\*?\{([^{}]{0,300})\}")
-_PARTS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
-_ABOUT = re.compile(r"\\(title|author|date)\{([^{}]{0,500})\}")
-_TEX = [
-    (re.compile(r"(?<!\\)%[^\n]*"), ""),
-    (re.compile(r"\\(?:label|ref|eqref|cite\w?|includegraphics|usepackage|bibliography\w{0,5}"
-                r"|documentclass|title|author|date)(?:\[[^\]\n]{0,200}\])?\{[^{}]{0,500}\}"), ""),
-    (re.compile(r"\\(?:begin|end)\{[^{}]{0,50}\}(?:\[[^\]\n]{0,100}\])?|\\item\b|\\par\b"), "\n\n"),
-    (re.compile(r"\\([%&_#$])"), r"\1"),
-    (re.compile(r"\\[a-zA-Z]+\*?|[{}]|\\\\"), ""),
-    (re.compile(r"~"), " "),
-    (re.compile(r" (?=[.,;:)])"), ""),
-]  # fmt: skip
 
 
 def read_text(text: str) -> Parsed:
@@ -136,105 +105,10 @@ def definitions(source: str | bytes) -> Iterator[tuple[tuple[str, ...], ast.Modu
 
 def without_markup(text: str) -> str:
     """A line without inline mark-up: roles, literals, links and emphasis by their text."""
-    text = plain(text)
+    text = without_rst(text)
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return text.strip()
-
-
-@cache
-def _parser() -> "MarkdownIt":
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
-
-
-def read_markdown(text: str) -> Parsed:
-    """Title, sections and metadata of a file; the prose of its front matter is text too."""
-    builder, title, metadata = SectionBuilder(), "", dict[str, Any]()
-    if front := _FRONT.match(text):
-        fields = _front_matter(front[2] or "", toml=front[1] == "+++")
-        if fields is not None:
-            title, text = str(fields.pop("title", None) or ""), text[front.end() :]
-            for key, value in islice(flat(fields).items(), FIELDS):
-                if value == fields.get(key):
-                    metadata[key] = value
-                    if isinstance(value, str) and len(value.split()) >= PROSE:
-                        builder.paragraph(value)
-                else:  # it is from within another
-                    told = ", ".join(map(str, value)) if isinstance(value, list) else value
-                    builder.paragraph(spelled([(key, str(told))]))
-    _add_markdown(builder, text)
-    return builder.finish(title, metadata)
-
-
-def _front_matter(text: str, *, toml: bool) -> dict[str, Any] | None:
-    """The values of TOML or YAML by their names; None if it is neither."""
-    try:
-        fields = tomllib.loads(text) if toml else yaml.load(text, _YAML)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, RecursionError, ValueError):
-        # "title: Part 2: the end" is no YAML, but is written often.
-        fields, name = dict[str, Any](), ""
-        for line in text.splitlines():
-            if found := _ENTRY.fullmatch(line):
-                name = found[1].casefold()
-                fields[name] = (found[2] or "").strip("\"' ")
-            elif name:
-                fields[name] = f"{fields[name]} {line.strip()}".strip()
-        return fields or None
-    if not isinstance(fields, dict):
-        return None if fields else {}  # text between two rules
-    return {str(key).casefold(): value for key, value in fields.items()}
-
-
-def _add_markdown(builder: SectionBuilder, text: str) -> None:
-    """Add the blocks of a piece of Markdown."""
-    level, rows = 0, list[list[str]]()
-    for token in _parser().parse(text):
-        match token.type:
-            case "heading_open":
-                level = int(token.tag[1])
-            case "tr_open":
-                rows.append([])
-            case "table_close":
-                builder.table(rows)
-                rows = []
-            case "fence" | "code_block":
-                builder.lines(token.content)
-            case "html_block":
-                builder.lines(without_tags(token.content))
-            case "inline" if level:
-                builder.heading(level, _plain(token))
-                level = 0
-            case "inline" if rows:
-                rows[-1].append(_plain(token))
-            case "inline":
-                builder.paragraph(_plain(token))
-            case _:
-                pass
-
-
-def without_tags(html: str) -> str:
-    """The text of HTML, roughly."""
-    return unescape(_TAG.sub(" ", _UNSEEN.sub(" ", html)))
-
-
-def _plain(token: "Token") -> str:
-    """Inline Markdown without its mark-up: links by their text, code and emphasis bare."""
-    return "".join(_SHOWN.get(child.type, child.content) for child in token.children or ())
-
-
-def read_notebook(text: str) -> Parsed:
-    """Title and sections of a Jupyter notebook: its prose and code, not what the code printed."""
-    builder = SectionBuilder()
-    for cell in json.loads(text)["cells"]:
-        source = cell.get("source", "")
-        source = source if isinstance(source, str) else "".join(source)
-        if cell.get("cell_type") == "markdown":
-            _add_markdown(builder, source)
-        else:
-            builder.lines(source)
-    return builder.finish()
 
 
 def read_blocks(text: str) -> Parsed:
@@ -315,30 +189,6 @@ def read_captions(text: str) -> Parsed:
     return builder.finish()
 
 
-def read_tex(text: str) -> Parsed:
-    """Title, author, parts and prose of TeX; formulas stay as they are written."""
-    for _ in range(2):  # for nested ones
-        text = _INLINE.sub(r"\1", text)
-    about = {name: without_tex(value) for name, value in _ABOUT.findall(text)}
-    _, begins, body = text.partition("\\begin{document}")
-    builder, start, body = SectionBuilder(), 0, body if begins else text
-    for part in [*_PART.finditer(body), None]:
-        end = len(body) if part is None else part.start()
-        for block in re.split(r"\n[ \t]*\n", without_tex(body[start:end])):
-            builder.paragraph(block)
-        if part is not None:
-            builder.heading(_PARTS.index(part[1]) + 1, without_tex(part[2]))
-            start = part.end()
-    return builder.finish(about.pop("title", ""), about)
-
-
-def without_tex(text: str) -> str:
-    """TeX without comments, references, environments and the names of commands."""
-    for pattern, replacement in _TEX:
-        text = pattern.sub(replacement, text)
-    return text
-
-
 def read_xml(text: str) -> Parsed:
     """Elements of XML: prose where text and elements mix, "name: ...; city: ..." for a record."""
     builder = SectionBuilder()
@@ -364,9 +214,3 @@ def _fields(element: ElementTree.Element, inner: Sequence[ElementTree.Element]) 
     for child in inner:
         pairs += [(child.tag, child.text or ""), *child.attrib.items()]
     return spelled((name.rpartition("}")[2], value) for name, value in pairs)
-
-
-def read_marked(mark: str, text: str) -> Parsed:
-    """Markdown, but for the mark of its headings: "*" in Org mode, "=" in AsciiDoc."""
-    marks = re.compile(rf"^({re.escape(mark)}{{1,6}}) ", re.MULTILINE)
-    return read_markdown(marks.sub(lambda found: "#" * len(found[1]) + " ", text))

@@ -1,21 +1,23 @@
 """Reading files in a process of its own, so that no file can hang or kill the run.
 
-The process gets a file's place as a line of JSON and answers with its documents, some at a time. If
-a file takes too long or too much memory, the process ends and a new one goes on.
+The process gets a file's place as a line of JSON and answers with lines: its documents, what is to
+be reported, and the end. If a file takes too long or too much memory, a new process goes on.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from contrasent.documents.archives import Entry, Reason, Skip
-from contrasent.documents.parsers import Part, documents
+from contrasent.documents.parsers import documents
 from contrasent.documents.sections import Document, Section
 from contrasent.processes import limit_memory
 from contrasent.text.sources import ExpansionError
@@ -24,6 +26,7 @@ MEMORY = 1 << 30  # bytes of address space beyond those that the process has whe
 # Each thread, and each arena of its allocations, counts towards the address space.
 _FEW = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MALLOC_ARENA_MAX": "2", **_FEW}
+BLOCK = 1 << 16  # bytes of answers that are written together
 
 
 class FileReader:
@@ -35,66 +38,51 @@ class FileReader:
     def __init__(self, columns: Sequence[str] | None, most: int, encoding: str = "") -> None:
         self.columns, self.most, self.encoding = columns, most, encoding
         self._process: subprocess.Popen[bytes] | None = None
+        self._due = math.inf  # when the process must have answered
 
-    def read(self, entry: Entry) -> Iterator[Part]:
-        """The documents of a file, some at a time, with facts about the file."""
+    def read(self, entry: Entry) -> Iterator[tuple[Any, ...]]:
+        """What a file holds: ("document", document), and what is to be reported, as ``Tell``."""
         if self._process is None or self._process.poll() is not None:
             self.close()
-            self._rest, self._process = (
-                b"",
-                subprocess.Popen(
-                    self.command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    env=os.environ | ENVIRONMENT,
-                ),
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | ENVIRONMENT,
             )
-        process = self._process
+            threading.Thread(target=self._watch, args=[self._process], daemon=True).start()
+        process, ready = self._process, False  # for the next file
         assert process.stdin is not None
+        assert process.stdout is not None
         order = [asdict(entry), self.columns, self.most, self.encoding]
         with suppress(OSError):  # one that has ended gives no answer
             process.stdin.write(json.dumps(order).encode() + b"\n")
             process.stdin.flush()
-        ready = False  # for the next file
         try:
             while True:
-                answer = self._answer(process)
-                ready = "documents" not in answer
-                if "skip" in answer:
-                    reason, *columns = answer["skip"]
-                    raise Skip(Reason(reason), *columns)
-                if ready and answer["done"]:
+                self._due = time.monotonic() + self.seconds
+                line = process.stdout.readline()
+                late, self._due = time.monotonic() > self._due, math.inf
+                if not line.endswith(b"\n"):
+                    raise Skip(Reason.TIMED_OUT if late else Reason.ENDED)
+                kind, *values = json.loads(line)
+                if kind == "end":
+                    ready = True
+                    if values:
+                        raise Skip(Reason(values[0]), *values[1:])
                     return
-                yield [_document(**data) for data in answer["documents"]], answer["facts"]
-        except (KeyError, TypeError, ValueError, AttributeError):  # not a valid answer
-            ready = False
-            raise Skip(Reason.ENDED) from None
+                yield (kind, _document(*values)) if kind == "document" else (kind, *values)
         finally:
             if not ready:
                 self.close()
 
-    def _answer(self, process: "subprocess.Popen[bytes]") -> dict[str, Any]:
-        """The next line of the process; it is ended where it gives none in time."""
-        assert process.stdout is not None
-        stream, parts, late = process.stdout.fileno(), [self._rest], threading.Event()
-
-        def end() -> None:  # Windows cannot wait for a pipe for a limited time
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(self.seconds, end)
-        timer.start()
-        try:
-            while b"\n" not in parts[-1]:
-                if not (some := os.read(stream, 1 << 20)):
-                    raise Skip(Reason.TIMED_OUT if late.is_set() else Reason.ENDED)
-                parts.append(some)
-        finally:
-            timer.cancel()
-        line, _, self._rest = b"".join(parts).partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+    def _watch(self, process: "subprocess.Popen[bytes]") -> None:
+        """End a process that gives no answer in time; Windows cannot wait for a pipe so long."""
+        while process.poll() is None:
+            if time.monotonic() > self._due:
+                process.kill()
+            time.sleep(0.1)
 
     def close(self) -> None:
         """End the process."""
@@ -105,37 +93,47 @@ class FileReader:
                 pass
 
 
-def _document(sections: list[dict[str, Any]], **data: Any) -> Document:
-    found = (Section(tuple(s["headings"]), tuple(s["paragraphs"]), s["page"]) for s in sections)
-    return Document(sections=tuple(found), **data)
-
-
-def _answers(entry: dict[str, Any], *given: Any) -> Iterator[dict[str, Any]]:
-    try:
-        for part, facts in documents(Entry(**entry), *given):
-            yield {"documents": [asdict(document) for document in part], "facts": facts}
-        yield {"done": True}
-    except Skip as skip:
-        yield {"skip": skip.args}
-    except ExpansionError:
-        yield {"skip": [Reason.EXPANDS]}
-    except (PermissionError, FileNotFoundError):  # since it was listed
-        yield {"skip": [Reason.UNREADABLE]}
-    except (MemoryError, RecursionError):
-        yield {"skip": [Reason.MEMORY]}
-    except Exception:  # whatever a parser raises for a broken file
-        yield {"skip": [Reason.BROKEN]}
+def _document(data: dict[str, Any]) -> Document:
+    sections = (
+        Section(tuple(one["headings"]), tuple(one["paragraphs"]), one["page"])
+        for one in data.pop("sections")
+    )
+    return Document(sections=tuple(sections), **data)
 
 
 def serve() -> None:
     """Answer the orders on standard input until it ends."""
     limit_memory(MEMORY)
-    out = os.fdopen(os.dup(1), "wb")
+    out = os.fdopen(os.dup(1), "wb", BLOCK)
     os.dup2(2, 1)  # what a library prints is no answer
-    for line in sys.stdin.buffer:
-        for answer in _answers(*json.loads(line)):
-            out.write(json.dumps(answer).encode() + b"\n")
+
+    def answer(kind: str, *values: Any) -> None:
+        out.write(json.dumps([kind, *values]).encode() + b"\n")
+        if kind in ("alive", "end"):
             out.flush()
+
+    for line in sys.stdin.buffer:
+        entry, *given = json.loads(line)
+        answer("end", *_read(Entry(**entry), given, answer))
+
+
+def _read(entry: Entry, given: Sequence[Any], answer: Any) -> Sequence[Any]:
+    """Answer with the documents of a file; why it, or its rest, is skipped."""
+    columns, most, encoding = given
+    try:
+        for document in documents(entry, columns, most, encoding, answer):
+            answer("document", asdict(document))
+    except Skip as skip:
+        return skip.args
+    except ExpansionError:
+        return [Reason.EXPANDS]
+    except (PermissionError, FileNotFoundError):  # since it was listed
+        return [Reason.UNREADABLE]
+    except (MemoryError, RecursionError):
+        return [Reason.MEMORY]
+    except Exception:  # whatever a parser raises for a broken file
+        return [Reason.BROKEN]
+    return []
 
 
 if __name__ == "__main__":

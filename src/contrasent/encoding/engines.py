@@ -206,9 +206,8 @@ class Watch:
             # Ray itself endlessly repeats what it stopped for lack of memory.
             if (often := self.begun.get(shard, 0)) > RETRIES + 2:
                 raise UserError(
-                    f"shard {shard} was started {often} times and never finished; does a "
-                    "worker need "
-                    "more memory than its node has?"
+                    f"shard {shard} was started {often} times and never finished; does a worker "
+                    "need more memory than its node has?"
                 )
         if (waited := self.clock() - self.heard) > self.engine.patience:
             engine, silent = self.engine, sum(shard not in self.begun for shard in running)

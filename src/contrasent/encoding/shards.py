@@ -59,11 +59,7 @@ Pack = Callable[[Vectors], tuple[NDArray[Any], Vectors | None]]
 
 
 def to_int8(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors]:
-    """The nearest multiples of a row's largest magnitude / 127, and that number of each row.
-
-    ``vectors``: (n, d). Returns (n, d) from -127 to 127, and scales (n,); a row of zeros has the
-    scale 0.
-    """
+    """The nearest multiples (n, d) of a row's largest magnitude / 127, and that scale (n,)."""
     scales = np.abs(vectors).max(axis=1) / np.float32(127)
     safe = np.where(scales > 0, scales, np.float32(1))
     # The smallest floats are so coarse that a scale of theirs may be far too small.

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from contrasent.elsewhere import OBJECTIVES
 from contrasent.engine.parameters import (
     GuideName,
     MaskedModelName,
@@ -176,6 +177,8 @@ def _method(name: str) -> Method:
         wanted = wanted if colon and head.endswith(".py") else ""
     else:
         point = next(iter(entry_points(group=GROUP, name=name)), None)
+        if name in OBJECTIVES:
+            raise OptionError(OPTION, name, f"is called {OBJECTIVES[name]} here")
         if point is None and ":" not in name:
             raise OptionError(OPTION, name, "unknown objective", choices=summaries())
         point = point or EntryPoint(name, name, GROUP)

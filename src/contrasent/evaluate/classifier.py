@@ -1,17 +1,21 @@
-"""The linear classifier on fixed features, and how its L2 weight is chosen.
+"""Linear classifiers on fixed features, and how their L2 weight is chosen.
 
-Logistic regression at its optimum, many subsets and weights at once: Nesterov steps of the
-Hessian's upper bound (Böhning and Lindsay, 1988; restarts by O'Donoghue and Candès, 2015).
+:class:`Optimum` is logistic regression. :class:`SentEval` is what published scores used (Conneau
+and Kiela, 2018): a linear layer trained by Adam, which a counter that is never reset stops early.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.types import Vectors
+
 Matrix = NDArray[np.float32]
 Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Advance = Callable[[int], None]
 
 BLOCK = 3_000_000  # scores in memory at once: rows times fits times classes
@@ -20,21 +24,18 @@ ROUNDS = 500
 TOLERANCE = 1e-6
 """A fit is done when the bound's estimate of its distance from the optimum is below this."""
 
-GRID = (1e-4, 1e-3, 1e-2, 1e-1)
-INNER = 5
-OUTER = 10
+TOGETHER = 10  # splits fitted in one call
 
 
 class Logistic:
-    """Fits on subsets of one feature matrix.
+    """Logistic regressions on subsets of one feature matrix, at their optimum, many at once.
 
-    Features are centered, and scaled by one number so that their mean variance is 1: an L2 weight
-    then means the same for vectors of any length.
+    Nesterov steps of the Hessian's upper bound (Böhning and Lindsay, 1988; restarts by O'Donoghue
+    and Candès, 2015). Features are centered, and scaled by one number so that their mean variance
+    is 1: an L2 weight then means the same for vectors of any length.
     """
 
-    def __init__(
-        self, features: NDArray[np.floating], labels: NDArray[np.int64], classes: int
-    ) -> None:
+    def __init__(self, features: NDArray[np.floating], labels: Rows, classes: int) -> None:
         x = np.asarray(features, dtype=np.float64)
         self.mean = x.mean(axis=0)
         x = x - self.mean
@@ -54,16 +55,20 @@ class Logistic:
         parts = [slice(i, i + size) for i in range(0, len(subsets), size)]
         return np.concatenate([self._fit(subsets[p], np.asarray(penalties[p])) for p in parts])
 
-    def predict(self, weights: Matrix, features: NDArray[np.floating]) -> NDArray[np.int64]:
-        """(n,) classes of any (n, d) features under one fit's weights (d + 1, c)."""
+    def transformed(self, features: NDArray[np.floating]) -> Matrix:
+        """(n, d + 1): any features (n, d) as :meth:`predict` takes them."""
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
-        return _decide(with_ones(x @ self.axes) @ weights)
+        return with_ones(x @ self.axes)
 
-    def predict_rows(self, weights: Matrix, rows: Rows) -> NDArray[np.int64]:
-        """(m,) classes of rows (m,) of the feature matrix under one fit's weights."""
-        return _decide(self.rows[rows] @ weights)
+    def predict(self, weights: Matrix, transformed: Matrix) -> Rows:
+        """(n,) classes of transformed features under one fit's weights (d + 1, c)."""
+        scores = transformed @ weights
+        if self.columns == 1:
+            return (scores[:, 0] > 0).astype(np.int64)
+        classes: Rows = scores.argmax(axis=1)
+        return classes
 
-    def _fit(self, subsets: Sequence[Rows], penalties: NDArray[np.float64]) -> Matrix:
+    def _fit(self, subsets: Sequence[Rows], penalties: Floats) -> Matrix:
         n, width = self.rows.shape
         share = np.zeros((n, len(subsets)), dtype=np.float32)
         for i, subset in enumerate(subsets):
@@ -120,14 +125,34 @@ def with_ones(x: NDArray[np.floating]) -> Matrix:
     return np.concatenate([x, np.ones((len(x), 1))], axis=1).astype(np.float32)
 
 
-def _decide(scores: Matrix) -> NDArray[np.int64]:
-    if scores.shape[1] == 1:
-        return (scores[:, 0] > 0).astype(np.int64)
-    classes: NDArray[np.int64] = np.argmax(scores, axis=1)
-    return classes
+def sorted_pairs(first: Sequence[str], second: Sequence[str], last: NDArray[Any]) -> Rows:
+    """(n,) pairs by their lengths and a number, as SentEval sorts them: batches depend on it."""
+    pairs = zip(first, second, last.tolist(), strict=True)
+    keys = [(len(a.split()), len(b.split()), number) for a, b, number in pairs]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
 
-def stratified_folds(labels: NDArray[np.int64], k: int, seed: int) -> list[tuple[Rows, Rows]]:
+def pair_features(u: Vectors, v: Vectors) -> Vectors:
+    """(n, 2 d): |u - v| and u * v."""
+    return np.concatenate([np.abs(u - v), u * v], axis=1)
+
+
+def linear_start(inputs: int, outputs: int, seed: int) -> Matrix:
+    """(inputs + 1, outputs): ``torch.nn.Linear``'s first weights after ``torch.manual_seed``.
+
+    PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
+    float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
+    """
+    twister = np.random.RandomState(seed)
+    raw = np.frombuffer(twister.bytes(4 * outputs * (inputs + 1)), dtype="<u4")
+    uniform = (raw & np.uint32((1 << 24) - 1)).astype(np.float32) * np.float32(2.0**-24)
+    bound = np.float32(1 / np.sqrt(inputs))
+    drawn = uniform * (bound + bound) - bound
+    weight = drawn[: outputs * inputs].reshape(outputs, inputs).T
+    return np.concatenate([weight, drawn[None, outputs * inputs :]]).astype(np.float32)
+
+
+def stratified_folds(labels: Rows, k: int, seed: int) -> list[tuple[Rows, Rows]]:
     """Split into k folds with equal shares of each class, shuffled.
 
     The assignment is that of scikit-learn's ``StratifiedKFold(k, shuffle=True,
@@ -152,7 +177,7 @@ class ClassifierProblem:
     """Features (n, d) and classes; training rows come first, then dev and test rows if any."""
 
     features: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    labels: Rows
     train: int  # number of training rows; all if folds are tested
     dev: int  # number of dev rows; 0 if folds choose
     classes: int
@@ -162,13 +187,166 @@ class ClassifierProblem:
         """Rows of the test set; empty if folds are tested."""
         return np.arange(self.train + self.dev, len(self.labels))
 
-    @property
-    def fits(self) -> int:
-        """Number of fits in :func:`classify`, for progress."""
-        if self.dev:
-            return len(GRID)
-        folds = OUTER * len(GRID)
-        return folds if len(self.test) else folds * INNER + OUTER
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """Rows to learn from, once for each L2 weight, and rows to check each fit on, if any."""
+
+    train: Rows
+    check: Rows | None
+    penalties: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """The fits of a split."""
+
+    accuracy: Floats  # (r,) on the rows of the check; empty without them
+    weights: Sequence[Matrix]  # of each L2 weight
+
+
+class Optimum:
+    """Logistic regression."""
+
+    grid = (1e-4, 1e-3, 1e-2, 1e-1)
+    outer = 10  # folds that are tested, or that choose for a test set
+    inner = 5  # folds of the rest of each tested fold, which choose for it
+    fold_seed: int | None = None  # of nested folds; None is the seed of the run
+
+    def __init__(self, problem: ClassifierProblem) -> None:
+        n = problem.train
+        self.labels = problem.labels
+        self.model = Logistic(problem.features[:n], problem.labels[:n], problem.classes)
+        self.features = self.model.transformed(problem.features)
+
+    def fit(self, splits: Sequence[Split]) -> list[Fitted]:
+        """Fit all splits side by side."""
+        each = [(split.train, penalty) for split in splits for penalty in split.penalties]
+        weights = iter(self.model.fit(*zip(*each, strict=True)))
+        fitted = []
+        for split in splits:
+            own = [next(weights) for _ in split.penalties]
+            accuracy = []
+            if split.check is not None:
+                wanted = self.labels[split.check]
+                accuracy = [(self.predict(w, split.check) == wanted).mean() for w in own]
+            fitted.append(Fitted(np.array(accuracy), own))
+        return fitted
+
+    def predict(self, weights: Matrix, rows: Rows) -> Rows:
+        """Classes of rows of the problem."""
+        return self.model.predict(weights, self.features[rows])
+
+    def best(self, accuracy: Floats) -> int:
+        """The first best."""
+        return int(accuracy.argmax())
+
+
+def train_early_stopped(
+    start: Matrix,
+    rows: Rows,
+    gradient: Callable[[Rows, Matrix], Matrix],
+    score: Callable[[Matrix], Floats],
+    random: np.random.RandomState,
+    *,
+    epochs: int,  # between two checks
+    longest: int,  # epochs after which no check begins
+    tenacity: int,  # checks without a new best that are tolerated; one more stops a fit
+    rate: float = 1e-3,
+    batch_size: int = 64,
+    advance: Advance = lambda epochs: None,
+) -> tuple[Floats, Matrix]:
+    """SentEval's training by Adam: the best scores (r,) of r fits, and their weights (..., r)."""
+    weights, best_weights = start, start.copy()
+    mean, square = np.zeros_like(start), np.zeros_like(start)
+    best = np.full(start.shape[-1], -1.0)
+    misses = np.zeros(start.shape[-1], dtype=np.int64)
+    going = np.ones(start.shape[-1], dtype=bool)
+    step = epoch = 0
+    while going.any() and epoch <= longest:
+        for _ in range(epochs):
+            order = rows[random.permutation(len(rows))]
+            for left in range(0, len(order), batch_size):
+                step += 1
+                slope = gradient(order[left : left + batch_size], weights)
+                mean = np.float32(0.9) * mean + np.float32(0.1) * slope
+                square = np.float32(0.999) * square + np.float32(0.001) * slope**2
+                pace = np.float32(rate / (1 - 0.9**step))
+                scale = np.float32(np.sqrt(1 - 0.999**step))
+                move = pace * mean / (np.sqrt(square) / scale + np.float32(1e-8))
+                weights = (weights - move).astype(np.float32, copy=False)
+            advance(1)
+        epoch += epochs
+        scores = score(weights)
+        better = going & (scores > best)
+        best[better] = scores[better]
+        best_weights[..., better] = weights[..., better]
+        worse = going & ~better
+        going &= ~(worse & (misses >= tenacity))
+        misses[worse] += 1
+    return best, best_weights
+
+
+class SentEval:
+    """SentEval's own classifier; the seed draws first weights and batches."""
+
+    grid = (1e-5, 1e-4, 1e-3, 1e-2)
+    outer = inner = 10
+    fold_seed = 1111
+    training: Mapping[str, Any] = {"epochs": 4, "longest": 200, "tenacity": 5}
+
+    def __init__(self, problem: ClassifierProblem, seed: int) -> None:
+        self.x, self.labels, self.seed = with_ones(problem.features), problem.labels, seed
+        self.start = linear_start(self.x.shape[1] - 1, problem.classes, seed)
+        self.shown = (self.labels[:, None] == np.arange(problem.classes)).astype(np.float32)
+
+    def fit(self, splits: Sequence[Split]) -> list[Fitted]:
+        """Train the fits of each split side by side: they see the same batches."""
+        return [self._fit(split) for split in splits]
+
+    def _fit(self, split: Split) -> Fitted:
+        random = np.random.RandomState(self.seed)
+        if split.check is None:  # 5 % of the rows
+            order = random.permutation(len(split.train))
+            cut = int(0.05 * len(order))
+            rows, check = split.train[order[cut:]], split.train[order[:cut]]
+        else:
+            rows, check = split.train, split.check
+        penalties = np.array(split.penalties, dtype=np.float32)
+
+        def scores(rows: Rows, weights: Matrix) -> Matrix:
+            flat: Matrix = self.x[rows] @ weights.reshape(len(weights), -1)
+            return flat.reshape(len(rows), *weights.shape[1:])
+
+        def gradient(rows: Rows, weights: Matrix) -> Matrix:
+            """Of the mean cross-entropy, and of L2 on weights and bias."""
+            share = scores(rows, weights)
+            share -= share.max(axis=1, keepdims=True)
+            np.exp(share, out=share)
+            share /= share.sum(axis=1, keepdims=True)
+            share -= self.shown[rows][..., None]
+            share *= np.float32(1 / len(rows))
+            slope: Matrix = self.x[rows].T @ share.reshape(len(rows), -1)
+            return slope.reshape(weights.shape) + penalties * weights
+
+        def accuracy(weights: Matrix) -> Floats:
+            right = scores(check, weights).argmax(axis=1) == self.labels[check][:, None]
+            return np.asarray(right.mean(axis=0))
+
+        start = np.repeat(self.start[..., None], len(penalties), axis=-1)  # (d + 1, c, r)
+        best, weights = train_early_stopped(
+            start, rows, gradient, accuracy, random, **self.training
+        )
+        return Fitted(best, list(np.moveaxis(weights, -1, 0)))
+
+    def predict(self, weights: Matrix, rows: Rows) -> Rows:
+        """Classes of rows of the problem."""
+        classes: Rows = (self.x[rows] @ weights).argmax(axis=1)
+        return classes
+
+    def best(self, accuracy: Floats) -> int:
+        """The first best L2 weight, by accuracies rounded to hundredths of a per cent."""
+        return int(np.argmax([round(100 * float(score), 2) for score in accuracy]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,57 +355,63 @@ class ClassifierOutcome:
 
     dev: float  # the accuracy by which L2 weights were chosen
     parts: tuple[Rows, ...]  # rows tested together: the folds, or the test set
-    guesses: NDArray[np.int64]  # (n,) predicted classes; -1 for rows that were not tested
+    guesses: Rows  # (n,) predicted classes; -1 for rows that were not tested
 
 
-def classify(problem: ClassifierProblem, seed: int, advance: Advance) -> ClassifierOutcome:
-    """Choose an L2 weight, fit and predict; the seed draws the folds."""
-    n, labels = problem.train, problem.labels
-    model = Logistic(problem.features[:n], labels[:n], problem.classes)
+Solver = Optimum | SentEval
+
+
+def count_of_splits(problem: ClassifierProblem, solver: Solver) -> int:
+    """Number of splits in :func:`classify`, for progress."""
     if problem.dev:
-        weights = model.fit([np.arange(n)] * len(GRID), GRID)
-        choose = np.arange(n, n + problem.dev)
-        guesses = [model.predict(w, problem.features[choose]) for w in weights]
-        scores = [float((guess == labels[choose]).mean()) for guess in guesses]
-        advance(len(GRID))
-        return _tested(problem, max(scores), model, weights[int(np.argmax(scores))])
-    if len(problem.test):
-        folds = stratified_folds(labels[:n], OUTER, seed)
-        penalty, score = _choose(model, labels, folds, advance)
-        (weights,) = model.fit([np.arange(n)], [penalty])
-        return _tested(problem, score, model, weights)
-    outer = stratified_folds(labels, OUTER, seed)
-    chosen = []
-    for rows, _ in outer:
-        inner = [(rows[a], rows[b]) for a, b in stratified_folds(labels[rows], INNER, seed)]
-        chosen.append(_choose(model, labels, inner, advance))
-    weights = model.fit([rows for rows, _ in outer], [penalty for penalty, _ in chosen])
-    predicted = np.full(len(labels), -1)
-    for (_, test), w in zip(outer, weights, strict=True):
-        predicted[test] = model.predict_rows(w, test)
-    advance(len(outer))
-    dev = float(np.mean([score for _, score in chosen]))
-    return ClassifierOutcome(dev, tuple(test for _, test in outer), predicted)
+        return 1
+    return solver.outer + (1 if len(problem.test) else solver.outer * solver.inner)
 
 
-def _choose(
-    model: Logistic, labels: NDArray[np.int64], folds: Sequence[tuple[Rows, Rows]], advance: Advance
-) -> tuple[float, float]:
-    """The best L2 weight over some folds, and its mean accuracy."""
-    subsets = [train for train, _ in folds for _ in GRID]
-    weights = iter(model.fit(subsets, GRID * len(folds)))
-    scores = [
-        [(model.predict_rows(next(weights), test) == labels[test]).mean() for _ in GRID]
-        for _, test in folds
-    ]
-    means = np.mean(scores, axis=0)
-    advance(len(subsets))
-    return GRID[int(means.argmax())], float(means.max())
-
-
-def _tested(
-    problem: ClassifierProblem, dev: float, model: Logistic, weights: Matrix
+def classify(
+    problem: ClassifierProblem, solver: Solver, seed: int, advance: Advance
 ) -> ClassifierOutcome:
-    guesses = np.full(len(problem.labels), -1)
-    guesses[problem.test] = model.predict(weights, problem.features[problem.test])
-    return ClassifierOutcome(dev, (problem.test,), guesses)
+    """Choose an L2 weight, fit and predict; the seed draws the folds."""
+    labels = problem.labels
+    learn, test = np.arange(problem.train), problem.test
+
+    def fitted(splits: Sequence[Split]) -> list[Fitted]:
+        found: list[Fitted] = []
+        for first in range(0, len(splits), TOGETHER):
+            found += solver.fit(splits[first : first + TOGETHER])
+            advance(len(found) - first)
+        return found
+
+    def chosen(rows: Rows, folds: int, fold_seed: int) -> tuple[float, float]:
+        """The best L2 weight over folds of some rows, and its mean accuracy."""
+        splits = [
+            Split(rows[train], rows[check], solver.grid)
+            for train, check in stratified_folds(labels[rows], folds, fold_seed)
+        ]
+        accuracy = np.mean([one.accuracy for one in fitted(splits)], axis=0)
+        best = solver.best(accuracy)
+        return solver.grid[best], float(accuracy[best])
+
+    if problem.dev:
+        check = np.arange(problem.train, problem.train + problem.dev)
+        (fits,) = fitted([Split(learn, check, solver.grid)])
+        best = solver.best(fits.accuracy)
+        parts, scores, finals = [test], [float(fits.accuracy[best])], [fits.weights[best]]
+    elif len(test):
+        penalty, score = chosen(learn, solver.outer, seed)
+        (final,) = fitted([Split(learn, None, (penalty,))])
+        parts, scores, finals = [test], [score], [final.weights[0]]
+    else:
+        fold_seed = seed if solver.fold_seed is None else solver.fold_seed
+        folds = stratified_folds(labels, solver.outer, fold_seed)
+        choices = [chosen(rows, solver.inner, fold_seed) for rows, _ in folds]
+        splits = [
+            Split(rows, None, (penalty,))
+            for (rows, _), (penalty, _) in zip(folds, choices, strict=True)
+        ]
+        parts, scores = [tested for _, tested in folds], [score for _, score in choices]
+        finals = [final.weights[0] for final in fitted(splits)]
+    guesses = np.full(len(labels), -1)
+    for tested, weights in zip(parts, finals, strict=True):
+        guesses[tested] = solver.predict(weights, tested)
+    return ClassifierOutcome(float(np.mean(scores)), tuple(parts), guesses)

@@ -135,13 +135,16 @@ def _compare(
     scores = np.array([r.value for r in rows])
     a, b = scores[:first], scores[first:]
     difference = float(b.mean() - a.mean())
-    assumed = _assumed(row, len(a), len(b), seed_sd)
-    arms = [seeds.ArmSpread.of(scores) for scores in (a, b)]
-    if assumed is not None:
-        single = seeds.ArmSpread(assumed**2, 1, math.inf)
-        arms = [single if arm.runs == 1 else arm for arm in arms]
+    arms, assumed = [seeds.ArmSpread.of(scores) for scores in (a, b)], None
+    # Single runs have the spread that is stated, or the other arm's, or the default.
+    if 1 in (len(a), len(b)) and (seed_sd is not None or len(rows) == 2):
+        points = SEED_SD if seed_sd is None else seed_sd
+        if not points or metric(row.metric).hundredths:
+            assumed = points / 100
+            single = seeds.ArmSpread(assumed**2, 1, math.inf)
+            arms = [single if arm.runs == 1 else arm for arm in arms]
     items, items_df, parts = item_error(moved, first)
-    error, df = seeds.unpaired_error(arms[0], arms[1])
+    error, df = seeds.unpaired_error(*arms)
     # The shared part; a single run uses that of the arm whose spread it borrows.
     shared = [parts[i] if arms[i].df else parts[1 - i] for i in (0, 1)]
     both = sum(part / arm.runs for part, arm in zip(shared, arms, strict=True))
@@ -150,33 +153,25 @@ def _compare(
     half, margin = whole.half_width(), alone.half_width()
     deviation = seeds.pooled_deviation(a, b)
     return MethodComparison(
-        row.task,
-        row.metric,
-        float(a.mean()),
-        float(b.mean()),
-        difference,
-        difference - half,
-        difference + half,
-        whole.p(difference),
-        (len(a), len(b)),
-        seeds.permutation_p(a, b) if deviation is not None else None,
-        deviation,
-        row.count,
-        row.split,
-        row.aggregate,
-        difference - margin if moved is not None else None,
-        difference + margin if moved is not None else None,
-        alone.p(difference) if moved is not None else None,
-        assumed,
+        task=row.task,
+        metric=row.metric,
+        before=float(a.mean()),
+        after=float(b.mean()),
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        p=whole.p(difference),
+        runs=(len(a), len(b)),
+        seed_p=None if deviation is None else seeds.permutation_p(a, b),
+        deviation=deviation,
+        count=row.count,
+        split=row.split,
+        aggregate=row.aggregate,
+        item_low=None if moved is None else difference - margin,
+        item_high=None if moved is None else difference + margin,
+        item_p=None if moved is None else alone.p(difference),
+        seed_sd=assumed,
     )
-
-
-def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float | None:
-    """The standard deviation assumed for an arm with one run, in units of the row."""
-    if min(before, after) > 1 or (seed_sd is None and max(before, after) > 1):
-        return None
-    points = SEED_SD if seed_sd is None else seed_sd
-    return points / 100 if metric(row.metric).hundredths or not points else None
 
 
 def comparison_table(

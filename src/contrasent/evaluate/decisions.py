@@ -7,7 +7,6 @@ clusters are k-means, scored by V-measure (Rosenberg and Hirschberg, 2007).
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +16,7 @@ from contrasent.datasets import labeled
 from contrasent.errors import DataError
 from contrasent.evaluate.vectors import ReportBuilder, check_spread, encode_distinct
 from contrasent.report import Items, Report
-from contrasent.stats.bootstrap import MIN_ITEMS, RESAMPLES, digest, item_keys, resampled
+from contrasent.stats.bootstrap import RESAMPLES, digest, item_keys
 from contrasent.types import EncodeFn, Vectors
 
 TRIPLES = 5000
@@ -30,11 +29,7 @@ Integers = NDArray[np.int64]
 
 
 class Thresholds:
-    """Scores and labels, sorted once, so that a resample needs no sorting.
-
-    ``scores``: (n,) the larger, the likelier class 1. Equal scores fall on one side of any
-    threshold together. ``labels``: (n,) 0 or 1.
-    """
+    """Scores (n,) and labels 0 or 1, sorted once, so that a resample needs no sorting."""
 
     def __init__(self, scores: ArrayLike, labels: ArrayLike) -> None:
         x = np.asarray(scores, dtype=np.float64)
@@ -80,16 +75,13 @@ def pair_classification(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """Tell paraphrases from other pairs by their cosine.
-
-    Of each set of pairs with classes 0 and 1, by default the test set of MRPC, and QQP, rows "ap"
-    (average precision) and "f1_best".
-    """
+    """Rows "ap" and "f1_best" of pairs told apart by cosine, by default of MRPC and QQP."""
     if sets is None:
         mrpc = labeled.transfer_set("MRPC", folder=folder)["test"]
         sets = {"MRPC": mrpc, "QQP": labeled.question_pairs(folder=folder)}
     sides = [side for pairs in sets.values() for side in (pairs.first, pairs.second or ())]
-    encoded, builder, thresholds = encode_distinct(encode, sides), ReportBuilder(), {}
+    encoded, builder = encode_distinct(encode, sides), ReportBuilder(resamples, seed)
+    thresholds = {}
     for task, pairs in sets.items():
         first, second, labels = pairs.first, pairs.second or (), pairs.labels
         n, keys = len(labels), item_keys(first, second)
@@ -99,7 +91,7 @@ def pair_classification(
         check_spread(cosines, task)
         curve = Thresholds(cosines, labels)
         measures = {"ap": curve.average_precision, "f1_best": curve.best_f1}
-        draws = resampled(measures, [n], resamples if n >= MIN_ITEMS else 0, seed, keys)
+        draws = builder.draws(measures, [n], keys)
         for name, measure in measures.items():
             value = float(measure(np.ones((1, n)))[0])
             items = Items(name, keys, np.stack([cosines, labels]))
@@ -116,20 +108,16 @@ def triplet_accuracy(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """How often what follows from a sentence lies nearer to it than what contradicts it.
-
-    A row "accuracy_triplet" of the task "NLI"; equal cosines count as wrong. By default of 5,000
-    triples at equal distances over the file of the data folder.
-    """
+    """Row "accuracy_triplet": how often what follows is nearer than what contradicts."""
     if triples is None:
         triples = labeled.inference_triples(folder=folder).spread(TRIPLES)
     columns = (triples.premises, triples.entailed, triples.contradicted)
     premise, entailed, contradicted = map(encode_distinct(encode, columns), columns)
     right = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
-    builder, premises = ReportBuilder(), len(set(triples.premises))
+    builder, keys = ReportBuilder(resamples, seed), item_keys(triples.premises)
     context = digest([*triples.entailed, *triples.contradicted])
-    about: Any = {"keys": item_keys(triples.premises), "context": context}
-    builder.mean("NLI", "test", "accuracy_triplet", right, resamples=resamples, seed=seed, **about)
+    builder.mean("NLI", "test", "accuracy_triplet", right, keys=keys, context=context)
+    premises = len(set(triples.premises))
     return builder.report({"triples": triples.source, "premises": premises, "resamples": resamples})
 
 
@@ -142,20 +130,17 @@ def clustering(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """Score the groups that k-means finds by the classes of the texts: a row "v_measure" a set.
-
-    By default all of TREC (six kinds of questions) and SUBJ; the score is the mean of the starts.
-    """
+    """A row "v_measure" a set: k-means against the classes, the mean of the starts."""
     data = clustering_sets(folder) if sets is None else sets
     encoded = encode_distinct(encode, [texts.first for texts in data.values()])
-    builder = ReportBuilder()
+    builder = ReportBuilder(resamples, seed)
     for task, texts in data.items():
         n, labels, keys = len(texts), texts.labels, item_keys(texts.first)
         vectors, classes = encoded(texts.first), len(np.unique(labels))
         groups = [kmeans(vectors, classes, (seed, i)) for i in range(starts)]
         measures = {str(i): partial(v_measures, labels, group) for i, group in enumerate(groups)}
         value = float(np.mean([v_measure(labels, group) for group in groups]))
-        drawn = np.mean([*resampled(measures, [n], resamples, seed, keys).values()], axis=0)
+        drawn = np.mean([*builder.draws(measures, [n], keys).values()], axis=0)
         # Each start is a subset that holds all items: their mean, in which a text counts once.
         columns = np.array([groups, [labels] * starts], dtype=float).reshape(2, -1)
         items = Items("v_measure", np.tile(keys, starts), columns, (n,) * starts, "mean")

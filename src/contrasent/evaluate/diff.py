@@ -1,18 +1,18 @@
 """Compares the hits of two models over the same queries and documents.
 
-Intervals are over queries, and over samples of documents by a jackknife. A sample does not show the
-density of the whole: the 10 nearest of a tenth are about the 100 nearest of all.
+Intervals are over queries. A sample of documents does not show the density of the whole: the 10
+nearest of a tenth are about the 100 nearest of all.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrasent import metrics, progress
+from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.files import render, short
@@ -25,18 +25,14 @@ from contrasent.stats.bootstrap import (
     item_keys,
     resampled,
 )
-from contrasent.types import EncodeFn, Task, Vectors, for_task
+from contrasent.types import EncodeFn, Vectors, for_task
 
 DEPTH = 100
-ENCODED_AT_ONCE = 1024
 SHOWN = 10
 FOUND = 5
 SIDES = ("old", "new")
 AT = (1, 10, 100)
 PERSISTENCE = 0.9  # of rank-biased overlap: the first ten ranks have about 86 % of the weight
-PARTS, PARTINGS = 5, 4
-"""Groups of documents that are left out in turn, and how often they are drawn anew. Of few groups
-the error is right: the jackknife of a rank-based mean is too large where little is left out."""
 RESAMPLES = 1000
 BIASED = "rank-biased overlap"
 
@@ -44,23 +40,11 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranked:
+class Ranked(NamedTuple):
     """The hits of one model: (q, k) rows of documents, best first, and their scores."""
 
     rows: Rows
     scores: NDArray[np.float32]
-
-    def cut(self, depth: int) -> "Ranked":
-        """The first ``depth`` of each list."""
-        return Ranked(self.rows[:, :depth], self.scores[:, :depth])
-
-
-def agreement(old: Rows, new: Rows) -> dict[str, Floats]:
-    """(q,) values of each query by measure: overlap@1, @10, @100 up to k, and RBO."""
-    shared = metrics.shared_by_depth(old, new)
-    values = {f"overlap@{k}": shared[:, k - 1] / k for k in AT if k <= shared.shape[1]}
-    return {**values, BIASED: metrics.rank_biased_overlap(old, new, PERSISTENCE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,55 +55,6 @@ class MeanInterval:
     value: float
     low: float
     high: float
-
-
-def spare(depth: int, sampled: bool) -> int:
-    """Ranks beyond ``depth`` that may be needed when a group of documents is left out."""
-    return depth // (PARTS - 1) + 20 if sampled else 0
-
-
-def measured(
-    old: Ranked,
-    new: Ranked,
-    depth: int,
-    queries: Sequence[str],
-    documents: int,
-    whole: int,
-    seed: int,
-) -> tuple[MeanInterval, ...]:
-    """The means of :func:`agreement` over queries, with 95 % intervals."""
-    values = agreement(old.cut(depth).rows, new.cut(depth).rows)
-    names, table = list(values), np.stack(list(values.values()), axis=1)
-    keys = item_keys(queries)
-    means = {"": lambda counts: counts @ table / len(table)}
-    drawn = resampled(means, [len(table)], RESAMPLES, seed, keys)[""]
-    if whole > documents:
-        random = np.random.default_rng(seed)
-        error = document_error(old, new, depth, documents, random) * (1 - documents / whole) ** 0.5
-        drawn = drawn + error * random.normal(size=drawn.shape)
-    # Rounded, as counts are float32.
-    ends = [np.clip(interval(draws), 0.0, 1.0).round(6).tolist() for draws in drawn.T]
-    of_names = zip(names, table.T, ends, strict=True)
-    return tuple(MeanInterval(name, float(own.mean()), *end) for name, own, end in of_names)
-
-
-def document_error(
-    old: Ranked, new: Ranked, depth: int, documents: int, random: np.random.Generator
-) -> Floats:
-    """Standard error of each mean over samples of documents: a delete-a-group jackknife."""
-    variances = []
-    for _ in range(PARTINGS):
-        part, means = random.integers(0, PARTS, documents), []
-        for left_out in range(PARTS):
-            rows = []
-            for ranked in (old, new):
-                gone = part[ranked.rows] == left_out
-                order = np.argsort(gone, axis=1, kind="stable")[:, :depth]
-                rows.append(np.take_along_axis(ranked.rows, order, axis=1))
-            means.append([float(values.mean()) for values in agreement(*rows).values()])
-        variances.append(np.var(means, axis=0) * (PARTS - 1))
-    errors: Floats = np.sqrt(np.mean(variances, axis=0))
-    return errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,43 +185,59 @@ def diff_models(
     """
     if sample < MIN_ITEMS:
         raise OptionError("--sample", sample, f"must be at least {MIN_ITEMS}, for an interval")
-    random = np.random.default_rng(seed)
     first: dict[str, int] = {}
-    for i, text in enumerate(documents):
-        first.setdefault(text, i)
-    texts, distinct = list(first), np.fromiter(first.values(), np.int64)
+    for row, text in enumerate(documents):
+        first.setdefault(text, row)
+    texts, own = list(first), queries is None
     pool = texts if queries is None else list(dict.fromkeys(queries))
     if len(texts) < MIN_ITEMS:
         raise DataError(f"{len(texts)} different documents are too few; {MIN_ITEMS} are needed")
     if len(pool) < MIN_ITEMS:
         problem = f"{len(pool)} different queries are too few for an interval"
         raise DataError(f"{problem}; {MIN_ITEMS} are needed")
+    random = np.random.default_rng(seed)
     chosen = np.sort(random.choice(len(pool), min(sample, len(pool)), replace=False))
     wanted = [pool[row] for row in chosen]
-    itself = chosen if queries is None else None
-    whole = max(len(texts), of) if of is not None and of > len(documents) else len(texts)
-    encoders = {"old": old, "new": new}
-    deep = dict[str, Ranked]()
-    depth = min(DEPTH, len(texts) - (queries is None))
-    most = min(depth + spare(depth, whole > len(texts)), len(texts) - (queries is None))
-    for name, encode in encoders.items():
-        known = old_vectors if name == "old" else None
-        vectors = encoded(encode, texts, "document") if known is None else known[distinct]
-        ask = vectors[chosen] if queries is None else encoded(encode, wanted, "query")
+    if old_vectors is not None:
+        old_vectors = old_vectors[list(first.values())]
+    depth = min(DEPTH, len(texts) - own)
+    ranked = []
+    for encode, known in ((old, old_vectors), (new, None)):
+        read, ask = for_task(encode, "document"), for_task(encode, "query")
+        vectors = check_vectors(read(texts), texts) if known is None else known
+        of_queries = vectors[chosen] if own else check_vectors(ask(wanted), wanted)
         if metric == "cosine":
-            vectors, ask = (metrics.normalize(v).astype(np.float32) for v in (vectors, ask))
-        deep[name] = Ranked(*nearest(ask, vectors, most, own=itself))
-    a, b = (ranked.cut(depth) for ranked in deep.values())
-    values = agreement(a.rows, b.rows)
+            vectors, of_queries = (
+                metrics.normalize(v).astype(np.float32) for v in (vectors, of_queries)
+            )
+        hits = nearest(of_queries, vectors, depth, own=chosen if own else None)
+        ranked.append(Ranked(*hits))
+    a, b = ranked
+    shared = metrics.shared_by_depth(a.rows, b.rows)
+    values = {f"overlap@{k}": shared[:, k - 1] / k for k in AT if k <= depth}
+    values[BIASED] = metrics.rank_biased_overlap(a.rows, b.rows, PERSISTENCE)
     return Diff(
         queries=len(wanted),
         documents=len(texts),
-        of=whole,
-        own=queries is None,
-        measures=measured(deep["old"], deep["new"], depth, wanted, len(texts), whole, seed),
+        of=max(len(texts), of) if of is not None and of > len(documents) else len(texts),
+        own=own,
+        measures=_means(values, wanted, seed),
         changed=_changed(wanted, texts, a, b, values),
         threshold=None if threshold is None else shift(threshold, a.scores, b.scores, seed=seed),
     )
+
+
+def _means(
+    values: Mapping[str, Floats], queries: Sequence[str], seed: int
+) -> tuple[MeanInterval, ...]:
+    """The mean over queries of each measure (q,), with its 95 % interval."""
+    table = np.stack(list(values.values()), axis=1)
+    means = {"": lambda counts: counts @ table / len(table)}
+    drawn = resampled(means, [len(table)], RESAMPLES, seed, item_keys(queries))[""]
+    # Rounded, as counts are float32.
+    ends = [np.clip(interval(draws), 0.0, 1.0).round(6).tolist() for draws in drawn.T]
+    of_names = zip(values, table.T, ends, strict=True)
+    return tuple(MeanInterval(name, float(own.mean()), *end) for name, own, end in of_names)
 
 
 def _changed(
@@ -317,10 +268,7 @@ def _changed(
 def shift(
     threshold: float, old: ArrayLike, new: ArrayLike, *, resamples: int = 300, seed: int = 0
 ) -> Shift:
-    """The threshold above which as many hits are as above the old one; queries are resampled.
-
-    ``old``: (q, k) scores of what the old model finds. ``new``: (q, k) those of the new model.
-    """
+    """The threshold above which as many hits of (q, k) scores are as above the old one."""
     a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     above = (a >= threshold).sum(axis=1)
     share = float(above.mean() / a.shape[1])
@@ -340,22 +288,8 @@ def shift(
     return Shift(threshold, value, low, high, share)
 
 
-def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:
-    """(n, d) checked vectors of texts, with progress."""
-    read, blocks = for_task(encode, task), []
-    with progress.task(f"encode {task}s", len(texts), "texts") as advance:
-        for start in range(0, len(texts), ENCODED_AT_ONCE):
-            block = texts[start : start + ENCODED_AT_ONCE]
-            blocks.append(check_vectors(read(block), block))
-            advance(len(block))
-    return np.concatenate(blocks)
-
-
 def diff_page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> str:
-    """A diff as one self-contained page.
-
-    ``about``: of "old" and "new" the name, runtime, dimension, parameters and bytes.
-    """
+    """A diff as one self-contained page; ``about`` is that of :meth:`Diff.lines`."""
     given = {side: str(about[side]["name"]) for side in SIDES}
     names = {side: Path(name).name or name for side, name in given.items()}
     title = f"{names['old']} and {names['new']}"

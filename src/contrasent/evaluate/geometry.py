@@ -44,19 +44,12 @@ def geometry(
     pairs: ScoredPairs | None = None,
     split: str = "all",
     form: str = "senteval",
-    duplicates: bool = True,
     sample: int | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """Measure the geometry of a model's vectors on STS-B, or on any scored ``pairs``.
-
-    Rows "alignment", "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh,
-    2019), "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli, 2007); the
-    notes hold the singular values and the histograms of cosine by rating, for pictures.
-    ``sample``: use at most so many pairs, drawn with the seed.
-    """
+    """Alignment, uniformity, anisotropy, IsoScore and effective rank on STS-B, or on ``pairs``."""
     check_choice("split", split, ("all", *SPLITS))
     if pairs is None:
         names = SPLITS if split == "all" else (split,)
@@ -69,16 +62,13 @@ def geometry(
     first, second = encoded(pairs.first), encoded(pairs.second)
     items = item_keys(pairs.first, pairs.second)
     space, keys = np.concatenate([first, second]), np.tile(items, 2)
-    if not duplicates:
-        space, keys = encoded.vectors, item_keys(list(encoded.row))
     positives = pairs.scores > POSITIVE
     if not positives.any():
         raise DataError(f"{pairs.name}: needs pairs with a score above {POSITIVE:g}")
     left, right = (metrics.normalize(np.asarray(v[positives], np.float64)) for v in (first, second))
     gaps = metrics.norms(left - right) ** 2
-    builder = ReportBuilder()
-    named, positive_keys = (pairs.name, split), items[positives]
-    builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=positive_keys)
+    builder, named = ReportBuilder(resamples, seed), (pairs.name, split)
+    builder.mean(*named, "alignment", gaps, keys=items[positives])
     # Vectors of equal keys, those of one pair, are resampled together.
     near = metrics.nearness(space)
     even, moved = metrics.item_uniformity(near[None])
@@ -91,7 +81,7 @@ def geometry(
     notes: dict[str, Any] = {
         "geometry_form": form,
         "positives": f"score above {POSITIVE:g}",
-        "duplicates": "counted" if duplicates else "left out",
+        "duplicates": "counted",
         "geometry_pairs": len(pairs),
         "singular_values": [round(float(v), 5) for v in metrics.singular_values(space)],
         "cosine_by_rating": cosine_by_rating(metrics.cosine(first, second), pairs.scores),
@@ -154,10 +144,7 @@ def batch_ranks(vectors: Vectors, *, batch_size: int = 64) -> list[tuple[int, in
 
 
 def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]:
-    """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1).
-
-    A rating on a border belongs to the upper bin, 5 to the last.
-    """
+    """Histograms of cosine for ratings 0-1 to 4-5, of which a border is in the upper bin."""
     bins, edges = _ratings(scores), np.linspace(-1, 1, BINS + 1)
     counts = [np.histogram(similarity[bins == b], edges)[0].tolist() for b in range(RATINGS)]
     return {f"{b}-{b + 1}": count for b, count in enumerate(counts)}
@@ -173,7 +160,7 @@ def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Rep
     named = (pairs.name, split, "mean_cosine")
     for low in np.unique(bins):
         rated, name = bins == low, f"{low}-{low + 1}"
-        builder.mean(*named, cosines[rated], resamples=RESAMPLES, keys=keys[rated], aggregate=name)
+        builder.mean(*named, cosines[rated], keys=keys[rated], aggregate=name)
     return builder.report({})
 
 
@@ -208,19 +195,18 @@ def length_bias(
     data = {task: sts_pairs(task, form=form, folder=folder) for task in tasks}
     texts = [s for parts in data.values() for p in parts for s in (p.first, p.second)]
     encoded = encode_distinct(encode, texts)
-    builder = ReportBuilder()
+    builder = ReportBuilder(resamples, seed)
     for task, parts in data.items():
         first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
         gold = np.concatenate([p.scores for p in parts]) / 5
         error = 100 * (metrics.cosine(encoded(first), encoded(second)) - gold)
         gap = np.array([abs(length(a) - length(b)) for a, b in zip(first, second, strict=True)])
-        options: Any = {"resamples": resamples, "seed": seed, "aggregate": unit}
         for name, values in (("error", error), ("absolute", np.abs(error))):
             groups = {"near": values[gap <= NEAR], "far": values[gap > NEAR]}
             for group, members in groups.items():
                 if not len(members):
                     raise DataError(f"{task}: no pairs with {group} lengths")
-                builder.mean(task, "test", f"{name}_{group}", members, **options)
+                builder.mean(task, "test", f"{name}_{group}", members, aggregate=unit)
             apart = float(groups["near"].mean() - groups["far"].mean())
             builder.add(task, "test", f"{name}_gap", apart, len(values), aggregate=unit)
     if set(STS_TASKS) <= set(data):
@@ -240,20 +226,16 @@ def repetition_bias(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Report:
-    """How much nearer sentences seem when their shared words are repeated (ESimCSE, Table 8).
-
-    Rows "once", "twice" and "repetition_gain" (their paired difference): mean cosine times 100 of
-    ``queries`` and candidates drawn from sentences, which share 13 to 17 % of their words.
-    """
+    """Mean cosine times 100 before and after shared words are repeated (ESimCSE, Table 8)."""
     triples = repeated_overlaps(sentences, queries=queries, seed=seed)
     query, once, twice = (list(column) for column in zip(*triples, strict=True))
     encoded = encode_distinct(encode, [query, once, twice])
     before = 100 * metrics.cosine(encoded(query), encoded(once))
     after = 100 * metrics.cosine(encoded(query), encoded(twice))
     values = {"once": before, "twice": after, "repetition_gain": after - before}
-    builder = ReportBuilder()
+    builder = ReportBuilder(resamples, seed)
     for name, v in values.items():
-        builder.mean("repetition", "test", name, v, resamples=resamples, seed=seed)
+        builder.mean("repetition", "test", name, v)
     return builder.report(
         {"overlap": f"{100 * OVERLAP[0]:.0f} % to {100 * OVERLAP[1]:.0f} % of the words"}
     )

@@ -18,10 +18,15 @@ from contrasent import metrics, progress
 from contrasent.datasets.official import STS_TASKS
 from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import OptionError, check_choice
-from contrasent.evaluate import vectors
-from contrasent.evaluate.classifier import with_ones
-from contrasent.evaluate.senteval import linear_start
+from contrasent.evaluate.classifier import (
+    linear_start,
+    pair_features,
+    sorted_pairs,
+    train_early_stopped,
+    with_ones,
+)
 from contrasent.evaluate.sts import AGGREGATES, correlations, sts
+from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RESAMPLES, item_keys
 from contrasent.text.corpus import ScoredPairs
@@ -32,10 +37,7 @@ Matrix = NDArray[np.float32]
 
 TASKS = ("STSB", "SICKR")
 CLASSES = np.arange(1, 6)
-EPOCHS = 50
-LONGEST = 1000
-TENACITY = 3
-BATCH = 64
+TRAINING = {"epochs": 50, "longest": 1000, "tenacity": 3}
 OTHER_LANGUAGES = ("STSB-de", "STSB-es")
 
 
@@ -71,11 +73,7 @@ def every_protocol(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """A model's score under each protocol, and on the sets that only some papers use.
-
-    A row "protocol NAME" for each of a protocol's metrics, the rows that it is a mean of, and
-    those of the dev splits, of all of SICK-R, and of German and Spanish.
-    """
+    """A model's score under each protocol, the rows that it averages, and sets of few papers."""
     for name in names:
         check_choice("--protocol", name, PROTOCOLS)
     score = partial(sts, encode, resamples=resamples, folder=folder)
@@ -122,25 +120,21 @@ def relatedness(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """Score a model on STS-B and SICK-R with a trained regressor.
-
-    For each task, "pearson" and "spearman" on the test split, aggregate "regressor", and "pearson"
-    on the dev split, by which the weights were chosen. The caller's random state is left alone.
-    """
+    """Rows "pearson" and "spearman" of STS-B and SICK-R by a trained regressor."""
     for task in tasks:
         if task not in TASKS:
             raise OptionError("tasks", task, "this task has no regressor", choices=TASKS)
     data: dict[str, dict[str, ScoredPairs]] = {}
     for task, split in product(tasks, SPLITS):
         (pairs,) = sts_pairs(task, split=split, form=form, folder=folder)
-        order = vectors.senteval_order(pairs.first, pairs.second, pairs.scores)
+        order = sorted_pairs(pairs.first, pairs.second, pairs.scores)
         data.setdefault(task, {})[split] = pairs.select(order)
     texts = [t for parts in data.values() for p in parts.values() for t in (p.first, p.second)]
-    encoded = vectors.encode_distinct(encode, texts)
-    builder = vectors.ReportBuilder()
+    encoded = encode_distinct(encode, texts)
+    builder = ReportBuilder(resamples, seed)
     for task, parts in data.items():
         features = {
-            s: with_ones(vectors.pair_features(encoded(p.first), encoded(p.second)))
+            s: with_ones(pair_features(encoded(p.first), encoded(p.second)))
             for s, p in parts.items()
         }
         gold = {s: p.scores for s, p in parts.items()}
@@ -149,7 +143,7 @@ def relatedness(
         guess = _expected(features["test"], weights)
         builder.add(task, "dev", "pearson", best, len(gold["dev"]), aggregate=aggregate)
         columns, keys = [(guess, truth)], item_keys(parts["test"].first, parts["test"].second)
-        values, draws = correlations(columns, [slice(None)], [count], None, resamples, seed)
+        values, draws = correlations(builder, columns, [slice(None)], [count], None)
         for m in ("pearson", "spearman"):
             more: Any = {"draws": draws[m][:, 0], "items": Items(m, keys, np.stack(columns[0]))}
             builder.add(task, "test", m, values[m][0], count, aggregate=aggregate, **more)
@@ -171,44 +165,25 @@ def _expected(features: Matrix, weights: Matrix) -> Floats:
 def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> tuple[float, Matrix]:
     """The best Pearson correlation on "dev" while training on "train", and its weights."""
     x, y = features["train"], spread_scores(gold["train"])
-    weights = linear_start(x.shape[1] - 1, y.shape[1], seed)
-    mean: Matrix = np.zeros_like(weights)
-    square: Matrix = np.zeros_like(weights)
-    random = np.random.RandomState(seed)
-    best, best_weights, misses, step, epoch = -1.0, weights, 0, 0, 0
-    with progress.task("regressor", LONGEST, "epochs") as advance:
-        while epoch <= LONGEST:
-            for _ in range(EPOCHS):
-                order = random.permutation(len(x))
-                for left in range(0, len(x), BATCH):
-                    rows = order[left : left + BATCH]
-                    step += 1
-                    gradient = _gradient(x[rows], y[rows], weights)
-                    mean = np.float32(0.9) * mean + np.float32(0.1) * gradient
-                    square = np.float32(0.999) * square + np.float32(0.001) * gradient**2
-                    pace = np.float32(1e-3 / (1 - 0.9**step))
-                    scale = np.float32(np.sqrt(1 - 0.999**step))
-                    root = np.sqrt(square) / scale + np.float32(1e-8)
-                    weights = (weights - pace * mean / root).astype(np.float32, copy=False)
-                advance(1)
-            epoch += EPOCHS
-            correlation = metrics.pearson(_expected(features["dev"], weights), gold["dev"])
-            if correlation > best:
-                best, best_weights = correlation, weights
-            elif misses >= TENACITY:
-                break
-            else:
-                misses += 1
-    return best, best_weights
+    start = linear_start(x.shape[1] - 1, y.shape[1], seed)[..., None]
 
+    def gradient(rows: NDArray[np.int64], weights: Matrix) -> Matrix:
+        """Of the mean squared error over all entries, through the softmax."""
+        p = _softmax(x[rows] @ weights[..., 0])
+        error = (p - y[rows]) * np.float32(2 / p.size)
+        inner = p * (error - (error * p).sum(axis=1, keepdims=True))
+        slope: Matrix = x[rows].T @ inner
+        return slope[..., None]
 
-def _gradient(x: Matrix, y: Matrix, weights: Matrix) -> Matrix:
-    """Gradient of the mean squared error over all entries, through the softmax."""
-    p = _softmax(x @ weights)
-    error = (p - y) * np.float32(2 / y.size)
-    inner = p * (error - (error * p).sum(axis=1, keepdims=True))
-    gradient: Matrix = x.T @ inner
-    return gradient
+    def correlation(weights: Matrix) -> Floats:
+        return np.array([metrics.pearson(_expected(features["dev"], weights[..., 0]), gold["dev"])])
+
+    with progress.task("regressor", TRAINING["longest"], "epochs") as advance:
+        rows, random = np.arange(len(x)), np.random.RandomState(seed)
+        best, weights = train_early_stopped(
+            start, rows, gradient, correlation, random, advance=advance, **TRAINING
+        )
+    return float(best[0]), weights[..., 0]
 
 
 def _softmax(logits: Matrix) -> Matrix:

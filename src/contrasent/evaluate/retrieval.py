@@ -101,16 +101,10 @@ def retrieval(
     judged = check_relevant(relevant, len(queries), len(documents))
     queried, read = encode_search(encode, [queries], [documents])
     keys, excluded = item_keys(queries), [-1] * len(queries) if exclude is None else exclude
-    return ranking_report(
-        rank_vectors(queried(queries), read(documents), judged, exclude=excluded),
-        k=k,
-        task=task,
-        split=split,
-        resamples=resamples,
-        seed=seed,
-        keys=keys,
-        context=_context(documents, keys, judged, excluded),
-    )
+    ranking = rank_vectors(queried(queries), read(documents), judged, exclude=excluded)
+    context = _context(documents, keys, judged, excluded)
+    how: dict[str, Any] = {"task": task, "split": split, "resamples": resamples, "seed": seed}
+    return ranking_report(ranking, k=k, keys=keys, context=context, **how)
 
 
 def rank_vectors(
@@ -124,16 +118,13 @@ def rank_vectors(
     left = metrics.normalize(queries).astype(np.float32)
     right = metrics.normalize(documents).astype(np.float32).T
     rows = max(1, BLOCK // max(len(documents), 1))
-    excluded = [-1] * len(queries) if exclude is None else exclude
     ranks: list[NDArray[np.int64]] = []
     gains: list[Floats] = []
     for start in range(0, len(queries), rows):
-        part = slice(start, start + rows)
-        block = zip(left[part] @ right, relevant[part], excluded[part], strict=True)
-        for scores, judged, itself in block:
-            if itself >= 0:
-                scores[itself] = -np.inf
-            rank, gain = _ranks(scores, judged)
+        for query, scores in enumerate(left[start : start + rows] @ right, start):
+            if exclude is not None and exclude[query] >= 0:
+                scores[exclude[query]] = -np.inf
+            rank, gain = _ranks(scores, relevant[query])
             ranks.append(rank)
             gains.append(gain)
     return Ranking(tuple(ranks), tuple(gains), len(documents))
@@ -151,20 +142,16 @@ def ranking_report(
     keyed: bool = False,
     context: str = "",
 ) -> Report:
-    """The rows of a ranking; with keys (q,) of the queries it can be compared by query.
-
-    ``keyed``: resample queries of equal keys together, as one item.
-    """
+    """The rows of a ranking; ``keyed`` resamples queries of equal keys (q,) as one item."""
     if not k or min(k) < 1:
         raise OptionError("k", list(k), "must be numbers from 1")
     last = max(k)
     values = {f"mrr@{last}": ranking.reciprocal(last)}
     values |= {f"recall@{cut}": ranking.recall(cut) for cut in sorted(set(k))}
     values[f"ndcg@{last}"] = ranking.ndcg(last)
-    builder = ReportBuilder()
-    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "keyed": keyed}
+    builder = ReportBuilder(resamples, seed)
     for m, v in values.items():
-        builder.mean(task, split, m, v, keys=keys, context=context, **options)
+        builder.mean(task, split, m, v, keys=keys, keyed=keyed, context=context)
     return builder.report({"documents": ranking.documents, "ties": "against the model"})
 
 
@@ -187,25 +174,20 @@ def check_relevant(
         raise DataError("no queries to evaluate")
     if len(relevant) != queries:
         raise DataError(f"{queries:,} queries, but relevant documents for {len(relevant):,}")
-    judged = list(map(_as_gains, relevant))
-    for number, gains in enumerate(judged):
+    judged = []
+    for number, entry in enumerate(relevant):
+        places = entry if isinstance(entry, Iterable) else [entry]
+        gains = entry if isinstance(entry, Mapping) else dict.fromkeys(places, 1.0)
+        judged.append({int(position): float(gain) for position, gain in gains.items()})
         if not gains:
             raise DataError(f"query {number} has no relevant documents")
-        for position, gain in gains.items():
+        for position, gain in judged[-1].items():
             if not 0 <= position < documents:
                 problem = f"relevant document {position}, but there are {documents:,}"
                 raise DataError(f"query {number}: {problem}")
             if not gain > 0:
                 raise DataError(f"query {number}: document {position} has gain {gain}, not above 0")
     return judged
-
-
-def _as_gains(entry: Relevant) -> dict[int, float]:
-    if isinstance(entry, Mapping):
-        return {int(position): float(gain) for position, gain in entry.items()}
-    if isinstance(entry, Iterable):
-        return {int(position): 1.0 for position in entry}
-    return {int(entry): 1.0}
 
 
 def _ranks(
@@ -328,16 +310,9 @@ def folder_retrieval(
     """
     found = found or read_collection(path, split=split)
     left_out = sum(position >= 0 for position in found.own)
-    report = retrieval(
-        encode,
-        found.queries,
-        found.documents,
-        found.relevant,
-        exclude=None if own_ids else found.own,
-        task=path.absolute().name,
-        split=split,
-        **options,
-    )
+    named = {"task": path.absolute().name, "split": split, **options}
+    own = None if own_ids else found.own
+    report = retrieval(encode, found.queries, found.documents, found.relevant, exclude=own, **named)
     if left_out and not own_ids:
         report.notes["document with the query's own id"] = f"excluded for {left_out:,} queries"
     return report
@@ -350,12 +325,11 @@ def nearest_documents(
     texts = list(dict.fromkeys(documents))
     queried, read = encode_search(encode, [queries], [texts])
     right = metrics.normalize(read(texts)).astype(np.float32)
-    places = {text: place for place, text in enumerate(texts)}
     listing = []
     for query in queries:
         left = metrics.normalize(queried([query])).astype(np.float32)
-        itself = np.array([places.get(query, -1)])
-        (rows,), (scores,) = nearest(left, right, k, own=itself)
+        own = np.array([texts.index(query) if query in texts else -1])
+        (rows,), (scores,) = nearest(left, right, k, own=own)
         hits = zip(scores.tolist(), rows.tolist(), strict=True)
         listing.append((query, [(score, texts[row]) for score, row in hits if row >= 0]))
     return listing
@@ -395,11 +369,11 @@ def search_retrieval(
             f"{min(wanted, default='')!r}; the corpus has documents such as "
             f"{next(iter(documents), '')!r}"
         )
-    texts = [text for text, _ in sought.values()]
+    texts, of_queries = zip(*sought.values(), strict=True)
     ranks, found_gains, excluded, left_out = [], [], [], 0
     keys, beyond = item_keys(texts), len(documents) + most
     results = search(texts, most if own_ids else most + 1)
-    for (query, (_, gains)), names in zip(sought.items(), results, strict=True):
+    for query, gains, names in zip(sought, of_queries, results, strict=True):
         itself = None if own_ids or query in gains else places.get(query)
         excluded.append(None if itself is None else query)
         numbers = [places[name] for name in names]
@@ -409,16 +383,9 @@ def search_retrieval(
         order = np.argsort(position, kind="stable")
         ranks.append(position[order])
         found_gains.append(np.array([*gains.values()])[order])
-    report = ranking_report(
-        Ranking(tuple(ranks), tuple(found_gains), len(documents)),
-        k=k,
-        task=task,
-        keys=keys,
-        context=_context(
-            sorted(documents), keys, (gains for _, gains in sought.values()), excluded
-        ),
-        **options,
-    )
+    ranking = Ranking(tuple(ranks), tuple(found_gains), len(documents))
+    context = _context(sorted(documents), keys, of_queries, excluded)
+    report = ranking_report(ranking, k=k, task=task, keys=keys, context=context, **options)
     notes = {**report.notes, "ties": "as the search orders them"}
     if lacking:
         notes["relevant documents missing from the corpus"] = len(lacking)

@@ -87,11 +87,9 @@ def sts(
     data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
     parts = [part for parts_of in data.values() for part in parts_of]
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
-    builder = ReportBuilder()
+    builder = ReportBuilder(resamples, seed)
     for task, parts_of in data.items():
-        add_correlations(
-            builder, task, split, parts_of, encoded, wanted, subsets, resamples=resamples, seed=seed
-        )
+        add_correlations(builder, task, split, parts_of, encoded, wanted, subsets)
     if set(STS_TASKS) <= set(data):
         for m, a in itertools.product(CORRELATIONS, wanted):
             builder.average(AVERAGE, STS_TASKS, split, m, a, a)
@@ -108,9 +106,6 @@ def add_correlations(
     encoded: Cached,
     aggregates: Sequence[str] = ("",),
     subsets: bool = False,
-    *,
-    resamples: int,
-    seed: int,
 ) -> None:
     """Add both correlations of cosine and gold score of a task, and of its subsets if wanted."""
     sizes = [len(part) for part in parts]
@@ -123,8 +118,7 @@ def add_correlations(
     if len(parts) > 1:
         spans += [slice(*ends) for ends in itertools.pairwise([0, *np.cumsum(sizes)])]
     columns = [(cosines[span], gold[span]) for span in spans]
-    number = resamples if len(gold) >= bootstrap.MIN_ITEMS else 0
-    values, draws = correlations(columns, spans, sizes, keys, number, seed)
+    values, draws = correlations(builder, columns, spans, sizes, keys)
     for m, a in itertools.product(CORRELATIONS, aggregates):
         value, drawn = (_aggregated(by_metric[m], a, sizes) for by_metric in (values, draws))
         _check_defined(task, m, value)
@@ -139,12 +133,11 @@ def add_correlations(
 
 
 def correlations(
+    builder: ReportBuilder,
     columns: Sequence[tuple[Floats, Floats]],
     spans: Sequence[slice],
     sizes: Sequence[int],
     keys: bootstrap.Keys | None,
-    resamples: int,
-    seed: int,
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Spearman's and Pearson's correlations of pairs of columns, also over resamples of items."""
     ranked = [bootstrap.RankedPairs(*pair) for pair in columns]
@@ -157,8 +150,7 @@ def correlations(
         return np.stack([bootstrap.weighted_pearson(*pair, counts[:, s]) for pair, s in pairs], 1)
 
     values = {m: np.array([f(*pair) for pair in columns]) for m, f in CORRELATIONS.items()}
-    statistics = {"spearman": spearman_of, "pearson": pearson_of}
-    draws = bootstrap.resampled(statistics, sizes, resamples, seed, keys)
+    draws = builder.draws({"spearman": spearman_of, "pearson": pearson_of}, sizes, keys)
     return values, {m: d.reshape(len(d), len(columns)) for m, d in draws.items()}
 
 
@@ -183,15 +175,11 @@ def several_pairs(
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> Report:
-    """Score a model on several sets of labeled pairs, from :func:`check_pairs`.
-
-    Rows "spearman" and "pearson" for each; of several also "pairs", aggregate "mean": the plain
-    mean. With fewer than 20 pairs they have no interval, and a note says so.
-    """
+    """Rows "spearman" and "pearson" of sets of labeled pairs; task "pairs" is their plain mean."""
     sides = [side for p in files.values() for side in (p.first, p.second)]
-    encoded, builder = encode_distinct(encode, sides), ReportBuilder()
+    encoded, builder = encode_distinct(encode, sides), ReportBuilder(resamples, seed)
     for task, pairs in files.items():
-        add_correlations(builder, task, split, [pairs], encoded, resamples=resamples, seed=seed)
+        add_correlations(builder, task, split, [pairs], encoded)
     for metric in CORRELATIONS if len(files) > 1 else ():
         builder.average(OWN_AVERAGE, tuple(files), split, metric, "", "mean")
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}

@@ -52,13 +52,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A group of evaluations.
-
-    Attributes:
-        run: measures a model.
-        pairs: the scored pairs that it reads.
-        others: the other named data sets that it reads.
-    """
+    """A group of evaluations: how it runs, the scored pairs and the other data sets it reads."""
 
     run: Callable[[EncodeFn, Options], Report]
     pairs: Callable[[Options], Sequence[Pairs]] = lambda options: ()
@@ -70,9 +64,14 @@ class Suite:
         return (*dict.fromkeys(task for task, _, _ in self.pairs(Options())), *self.others)
 
 
+def _shared(options: Options) -> dict[str, Any]:
+    """Options of every evaluation."""
+    return {"resamples": options.resamples, "folder": options.folder}
+
+
 def _retrieval(encode: EncodeFn, o: Options) -> Report:
     captions = labeled.flickr30k(folder=o.folder).last(o.captions)
-    sentences = stsb_retrieval(encode, form=o.form, resamples=o.resamples, folder=o.folder)
+    sentences = stsb_retrieval(encode, form=o.form, **_shared(o))
     pictures = caption_retrieval(encode, captions, resamples=o.resamples)
     notes = {"stsb": sentences.notes, "captions": pictures.notes}
     whole = Report.join((sentences, pictures))
@@ -81,8 +80,10 @@ def _retrieval(encode: EncodeFn, o: Options) -> Report:
 
 def _bias(encode: EncodeFn, o: Options) -> Report:
     units = {"words": words, **({"tokens": o.tokens} if o.tokens else {})}
-    measure = partial(length_bias, encode, form=o.form, resamples=o.resamples, folder=o.folder)
-    length = {unit: measure(length=count, unit=unit) for unit, count in units.items()}
+    length = {
+        unit: length_bias(encode, form=o.form, length=count, unit=unit, **_shared(o))
+        for unit, count in units.items()
+    }
     captions = labeled.flickr30k(folder=o.folder).last(CAPTIONS)
     repeated = repetition_bias(encode, captions.texts, resamples=o.resamples)
     notes = {f"length in {unit}": report.notes for unit, report in length.items()}
@@ -90,18 +91,9 @@ def _bias(encode: EncodeFn, o: Options) -> Report:
     return Report(Report.join((*length.values(), repeated)).rows, notes)
 
 
-def _given(
-    measure: Callable[..., Report], *names: str, **renamed: str
-) -> Callable[[EncodeFn, Options], Report]:
-    """An evaluation with some of the options, perhaps under other names."""
-    taken = {**dict.fromkeys(("resamples", "folder", *names)), **renamed}
-
-    def run(encode: EncodeFn, options: Options) -> Report:
-        return measure(
-            encode, **{key: getattr(options, name or key) for key, name in taken.items()}
-        )
-
-    return run
+def _sts(encode: EncodeFn, o: Options) -> Report:
+    names = ("tasks", "form", "aggregate", "split", "subsets")
+    return sts(encode, **{name: getattr(o, name) for name in names}, **_shared(o))
 
 
 def _tests(options: Options) -> list[Pairs]:
@@ -115,24 +107,26 @@ def _of_protocols(options: Options) -> list[Pairs]:
 
 
 SUITES: dict[str, Suite] = {
-    "sts": Suite(
-        _given(sts, "tasks", "form", "aggregate", "split", "subsets"),
-        lambda options: [(task, options.split, options.form) for task in options.tasks],
+    "sts": Suite(_sts, lambda o: [(task, o.split, o.form) for task in o.tasks]),
+    "protocols": Suite(
+        lambda encode, o: every_protocol(encode, o.protocols, form=o.form, **_shared(o)),
+        _of_protocols,
     ),
-    "protocols": Suite(_given(every_protocol, "form", names="protocols"), _of_protocols),
-    "transfer": Suite(_given(transfer, "seeds"), others=TASKS),
+    "transfer": Suite(
+        lambda encode, o: transfer(encode, seeds=o.seeds, **_shared(o)), others=TASKS
+    ),
     "geometry": Suite(
-        _given(geometry, "form", split="geometry_split"),
-        lambda options: [("STSB", split, options.form) for split in SPLITS],
+        lambda encode, o: geometry(encode, split=o.geometry_split, form=o.form, **_shared(o)),
+        lambda o: [("STSB", split, o.form) for split in SPLITS],
     ),
-    "retrieval": Suite(
-        _retrieval, lambda options: [("STSB", "test", options.form)], others=("flickr30k",)
+    "retrieval": Suite(_retrieval, lambda o: [("STSB", "test", o.form)], ("flickr30k",)),
+    "bias": Suite(_bias, _tests, ("flickr30k",)),
+    "paraphrase": Suite(
+        lambda encode, o: pair_classification(encode, **_shared(o)), others=("MRPC", "QQP")
     ),
-    "bias": Suite(_bias, _tests, others=("flickr30k",)),
-    "paraphrase": Suite(_given(pair_classification), others=("MRPC", "QQP")),
-    "triplets": Suite(_given(triplet_accuracy), others=("NLI",)),
-    "clustering": Suite(_given(clustering), others=CLUSTERED),
-    "few-shot": Suite(_given(few_shot), others=FEW_SHOT_TASKS),
+    "triplets": Suite(lambda encode, o: triplet_accuracy(encode, **_shared(o)), others=("NLI",)),
+    "clustering": Suite(lambda encode, o: clustering(encode, **_shared(o)), others=CLUSTERED),
+    "few-shot": Suite(lambda encode, o: few_shot(encode, **_shared(o)), others=FEW_SHOT_TASKS),
 }
 
 

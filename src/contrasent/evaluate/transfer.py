@@ -14,8 +14,19 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.datasets.labeled import Labeled, transfer_set
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.evaluate import senteval, vectors
-from contrasent.evaluate.classifier import ClassifierOutcome, ClassifierProblem, Logistic, classify
+from contrasent.evaluate.classifier import (
+    ClassifierOutcome,
+    ClassifierProblem,
+    Logistic,
+    Optimum,
+    SentEval,
+    Solver,
+    classify,
+    count_of_splits,
+    pair_features,
+    sorted_pairs,
+)
+from contrasent.evaluate.vectors import Cached, ReportBuilder, encode_distinct
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys, mean_draws
 from contrasent.types import EncodeFn
@@ -46,13 +57,9 @@ def transfer(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """Score a model on the transfer tasks of SentEval, by the optimum or by its own classifier.
+    """Rows "accuracy" of tasks (SimCSE, Table E.1), means over the seeds, and "f1" of MRPC.
 
-    For each task rows "accuracy" of split "test" and of split "dev" (the accuracy by which L2
-    weights were chosen), and "f1" for MRPC; values are means over the seeds of the folds, and with
-    several seeds "accuracy_seed_sd" gives the spread (of solver "senteval", whose folds are fixed,
-    over first weights and batches). With all seven tasks, rows of task
-    "Transfer7" hold their plain mean. Vectors are used as the model gives them.
+    Split "dev" is the accuracy by which L2 weights were chosen; "accuracy_seed_sd" is the spread.
     """
     for task in tasks:
         check_choice("tasks", task, TASKS)
@@ -61,16 +68,20 @@ def transfer(
         raise OptionError("seeds" if not seeds else "tasks", "", "give at least one")
     data = {task: transfer_set(task, folder=folder) for task in tasks}
     texts = [t for splits in data.values() for part in splits.values() for t in _texts(part)]
-    encoded = vectors.encode_distinct(encode, texts)
-    builder, values = vectors.ReportBuilder(), []
+    encoded = encode_distinct(encode, texts)
+    builder, values = ReportBuilder(resamples), []
     for task, splits in data.items():
         problem, keys = make_problem(task, splits, encoded)
-        own = solver == "senteval"
-        fits = senteval.count_of_fits(problem) if own else problem.fits
-        with progress.task(task, fits * len(seeds), "fits") as advance:
-            fit = senteval.classify if own else classify
-            outcomes = [fit(problem, seed, advance) for seed in seeds]
-        values.append(add_outcomes(builder, task, problem.labels, keys, outcomes, resamples))
+        solvers: list[Solver]
+        if solver == "senteval":
+            solvers = [SentEval(problem, seed) for seed in seeds]
+        else:
+            solvers = [Optimum(problem)] * len(seeds)
+        number = len(seeds) * count_of_splits(problem, solvers[0])
+        with progress.task(task, number, "fits") as advance:
+            pairs = zip(solvers, seeds, strict=True)
+            outcomes = [classify(problem, one, seed, advance) for one, seed in pairs]
+        values.append(add_outcomes(builder, task, problem.labels, keys, outcomes))
     if set(data) == set(TASKS):
         for split in ("test", "dev"):
             builder.average(AVERAGE, TASKS, split, "accuracy", "", "")
@@ -81,15 +92,15 @@ def transfer(
 
 
 def make_problem(
-    task: str, parts: dict[str, Labeled], encoded: vectors.Cached
+    task: str, parts: dict[str, Labeled], encoded: Cached
 ) -> tuple[ClassifierProblem, Keys]:
     """Features and keys of a task, its examples in SentEval's order (by length, then class)."""
     features, labels, keys = [], [], []
     for part in (parts[name] for name in ("all", "train", "dev", "test") if name in parts):
         second = part.second or [""] * len(part)
-        order = vectors.senteval_order(part.first, second, part.labels)
+        order = sorted_pairs(part.first, second, part.labels)
         sides = [encoded(side)[order] for side in _texts(part)]
-        features.append(sides[0] if len(sides) == 1 else vectors.pair_features(*sides))
+        features.append(sides[0] if len(sides) == 1 else pair_features(*sides))
         labels.append(part.labels[order])
         keys.append(item_keys(*_texts(part))[order])
     sizes = {name: len(part) for name, part in parts.items()}
@@ -104,12 +115,11 @@ def _texts(part: Labeled) -> list[Sequence[str]]:
 
 
 def add_outcomes(
-    builder: vectors.ReportBuilder,
+    builder: ReportBuilder,
     task: str,
     labels: NDArray[np.int64],
     keys: Keys,
     outcomes: Sequence[ClassifierOutcome],
-    resamples: int,
 ) -> Floats:
     """Add the rows of a task: means over the seeds."""
     tested = np.sort(np.concatenate(outcomes[0].parts))
@@ -125,7 +135,7 @@ def add_outcomes(
             weighted[part] += scale * (outcome.guesses[part] == labels[part])
     tested_keys, count = keys[tested], len(tested)
     items = Items("mean", tested_keys, weighted[tested][None])
-    draws = mean_draws(right[tested], resamples, SEED, tested_keys)
+    draws = mean_draws(right[tested], builder.resamples, SEED, tested_keys)
     builder.add(task, "test", "accuracy", values.mean(), count, draws=draws, items=items)
     builder.add(task, "dev", "accuracy", float(np.mean([o.dev for o in outcomes])), count)
     if task == "MRPC":
@@ -146,7 +156,7 @@ def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     return 2 * hits / total if total else 0.0
 
 
-def _add_spread(builder: vectors.ReportBuilder, task: str, values: Floats) -> None:
+def _add_spread(builder: ReportBuilder, task: str, values: Floats) -> None:
     if len(values) > 1:
         builder.add(task, "test", "accuracy_seed_sd", values.std(ddof=1), len(values))
 
@@ -161,14 +171,9 @@ def few_shot(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """Score a model on classification from few examples.
-
-    Of each set rows "accuracy@K", K examples a class: the mean over the draws. Of several sets also
-    their plain mean, "FewShot6" by default. A set without a test split is parted at random:
-    examples come from one half, the other is tested.
-    """
+    """Rows "accuracy@K", from K examples a class: the means over the draws, of each set and all."""
     data = sets or {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}
-    builder = vectors.ReportBuilder()
+    builder = ReportBuilder(resamples, seed)
     context = f"{draws} draws of {max(shots)}, seed {seed}"
     for task, (keys, guessed) in guess_items(encode, data, shots, draws, seed).items():
         for k, right in guessed.items():
@@ -197,13 +202,13 @@ def guess_items(
     }
     drawn = {task: [parted[task][0].first[i] for i in rows.flat] for task, rows in chosen.items()}
     texts = [side for task, (_, test) in parted.items() for side in (test.first, drawn[task])]
-    encoded = vectors.encode_distinct(encode, texts)
+    encoded = encode_distinct(encode, texts)
     guessed = {}
     for task, (pool, test) in parted.items():
         labels, classes = pool.labels[chosen[task].ravel()], int(pool.labels.max()) + 1
         model = Logistic(encoded(drawn[task]), labels, classes)
         place = np.arange(len(labels)).reshape(chosen[task].shape)
-        features = encoded(test.first)
+        features = model.transformed(encoded(test.first))
         right = {}
         for k in shots:
             subsets = [place[d, :, :k].ravel() for d in range(draws)]

@@ -18,7 +18,7 @@ from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, OptionError, TrainingError
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
 from contrasent.evaluate.sts import check_pairs, several_pairs, sts
-from contrasent.evaluate.vectors import encode_distinct, encode_search
+from contrasent.evaluate.vectors import ReportBuilder, encode_distinct, encode_search
 from contrasent.report import Report, Row
 from contrasent.stats import bootstrap
 from contrasent.text import heldout
@@ -50,11 +50,10 @@ class RetrievalValidation:
     """Held-out items: one text of each searches for its counterpart among those of all items."""
 
     task: str
-    # by name, n queries and their n counterparts. An item's score is its reciprocal rank (0 beyond
-    # 10), the mean over the pools
+    # by name, n queries and their n counterparts; an item's score is the mean over the pools of
+    # its reciprocal rank (0 beyond 10)
     pools: Mapping[str, tuple[Sequence[str], Sequence[str]]]
-    # for each query the positions of its counterparts, unless the n-th simply belongs to the
-    # n-th
+    # for each query the positions of its counterparts; None if the n-th belongs to the n-th
     relevant: Sequence[Sequence[int]] | None = None
 
     def __call__(self, encode: EncodeFn) -> Report:
@@ -68,11 +67,12 @@ class RetrievalValidation:
             ranks[f"{self.task}/{name}"] = ranking.reciprocal(CUT)
             first.append(ranking.recall(1))
         items = np.mean(list(ranks.values()), axis=0)
-        rows = [_mean(self.task, "dev", f"mrr@{CUT}", choosing(items))]
-        rows.append(_mean(self.task, "dev", "recall@1", choosing(np.mean(first, axis=0))))
+        builder = ReportBuilder()
+        builder.mean(self.task, "dev", f"mrr@{CUT}", choosing(items))
+        builder.mean(self.task, "dev", "recall@1", choosing(np.mean(first, axis=0)))
         for task, values in ranks.items() if len(ranks) > 1 else ():
-            rows.append(_mean(task, "dev", f"mrr@{CUT}", choosing(values)))
-        return Report(tuple(rows), {"items": items.tolist()})
+            builder.mean(task, "dev", f"mrr@{CUT}", choosing(values))
+        return builder.report({"items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
         """The same, and the rows "mrr@10" and "gain_mrr@10" of the test items."""
@@ -80,14 +80,10 @@ class RetrievalValidation:
         before, after = (confirming(np.array(r.notes["items"])) for r in (base, report))
         if not len(after):
             return report
-        gaps = after - before
-        low, high = bootstrap.mean_interval(gaps, DRAWS)
-        gain = float(gaps.mean())
-        rows = (
-            _mean(self.task, "test", f"mrr@{CUT}", after),
-            Row(self.task, "test", f"gain_mrr@{CUT}", "", gain, len(gaps), low, high),
-        )
-        return Report((*report.rows, *rows), report.notes)
+        test, gain = ReportBuilder(), ReportBuilder(DRAWS)
+        test.mean(self.task, "test", f"mrr@{CUT}", after)
+        gain.mean(self.task, "test", f"gain_mrr@{CUT}", after - before)
+        return Report((*report.rows, *test.rows, *gain.rows), report.notes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,10 +130,7 @@ class LabeledValidation:
 
 @dataclass(frozen=True, slots=True)
 class NeighborValidation:
-    """The share of the base's neighborhoods that stay: for text without pairs or labels.
-
-    It measures preservation, not gain: a better model and a worse one both score less than 1.
-    """
+    """The share of the base's neighborhoods that stay, which is preservation and not gain."""
 
     texts: Sequence[str]
     # least share at which a run gives the trained model rather than its base; 0 if the base is not
@@ -155,16 +148,13 @@ class NeighborValidation:
         vectors = encode_distinct(encode, [self.texts])(self.texts)
         now = metrics.neighbors(vectors, NEIGHBORS)
         old = now if base is None else np.array(base.notes["neighbors"])
-        overlap = metrics.shared_share(old, now)
         there = np.repeat(np.arange(len(old)), NEIGHBORS)
+        builder, named = ReportBuilder(), ("neighbors", "heldout")
+        builder.mean(*named, f"overlap@{NEIGHBORS}", metrics.shared_share(old, now))
         gap = metrics.alignment(vectors[there], vectors[old.ravel()])
-        n = len(vectors)
-        rows = (
-            _mean("neighbors", "heldout", f"overlap@{NEIGHBORS}", overlap),
-            Row("neighbors", "heldout", "alignment", "", gap, n),
-            Row("neighbors", "heldout", "uniformity", "", metrics.uniformity(vectors), n),
-        )
-        return Report(rows, {"neighbors": now.tolist()} if base is None else {})
+        builder.add(*named, "alignment", gap, len(vectors))
+        builder.add(*named, "uniformity", metrics.uniformity(vectors), len(vectors))
+        return builder.report({"neighbors": now.tolist()} if base is None else {})
 
 
 def choosing(items: NDArray[Any]) -> NDArray[Any]:
@@ -177,38 +167,28 @@ def confirming(items: NDArray[Any]) -> NDArray[Any]:
     return items[1::2] if len(items) >= 2 * bootstrap.MIN_ITEMS else items[:0]
 
 
-def _mean(task: str, split: str, metric: str, items: Floats) -> Row:
-    bounds = bootstrap.mean_interval(items)
-    return Row(task, split, metric, "", float(items.mean()), len(items), *bounds)
-
-
 def choose_validation(
     wanted: str | None, source: Corpus, count: int, seed: int, keys: Keys = letters
 ) -> tuple[str, Evaluate | None, NDArray[np.int64] | None, str]:
     """The evaluation that decides which model is kept: its name, itself, training rows, a note."""
     if wanted is not None or source.width > 1:
         name = wanted or "heldout"
-        evaluator, rows, note = _named(name, source, count, seed, keys)
-        return name, evaluator, rows, note or _blind(name)
-    problem = why = ""
+        return name, *_named(name, source, count, seed, keys)
+    why = problem = ""
     for name in ("documents", "neighbors")[not source.documents :]:
         try:
-            evaluator, rows, _ = _named(name, source, count, seed, keys)
-            return name, evaluator, rows, why + _blind(name)
+            evaluator, rows, note = _named(name, source, count, seed, keys)
+            return name, evaluator, rows, why + note
         except TrainingError as error:
             problem = str(error)
             why = f"the default, --evaluate documents, is impossible: {problem}\n"
     return "none", None, None, f"evaluation skipped: {problem}"
 
 
-def _blind(name: str) -> str:
-    return f"--evaluate {name}: {BLIND[name]}; {BETTER}" if name in BLIND else ""
-
-
 def _named(
     name: str, source: Corpus, count: int, seed: int, keys: Keys
 ) -> tuple[Evaluate | None, NDArray[np.int64] | None, str]:
-    """An evaluation, the rows to train on, and a note on what was held out."""
+    """An evaluation, the rows to train on, and a note on what was held out or what it misses."""
     if name == "none":
         return None, None, ""
     if name == "stsb":
@@ -230,12 +210,13 @@ def _named(
             return evaluator, split.train, split.note
         pools = {"pairs": (split.queries, split.pool)}
         return RetrievalValidation(name, pools, split.relevant), split.train, split.note
-    if name == "documents":
+    if name in BLIND:
+        blind = f"--evaluate {name}: {BLIND[name]}; {BETTER}"
+        if name == "neighbors":
+            rows, texts = heldout.hold_out_sentences(source, count, seed=seed, keys=keys)
+            return NeighborValidation(texts), rows, blind
         rows, documents = heldout.hold_out_documents(source, count, seed=seed, keys=keys)
-        return RetrievalValidation(name, heldout.passages(documents)), rows, ""
-    if name == "neighbors":
-        rows, texts = heldout.hold_out_sentences(source, count, seed=seed, keys=keys)
-        return NeighborValidation(texts), rows, ""
+        return RetrievalValidation(name, heldout.passages(documents)), rows, blind
     if not Path(name).is_file():
         problem = "neither a file with labeled pairs nor a known name"
         raise OptionError("--evaluate", name, problem, choices=(*needs, "none", "stsb"))
@@ -268,8 +249,5 @@ def _trained_on(name: str, labels: ScoredPairs, source: Corpus) -> str:
         seen = seen or len(pairs)
     if not seen:
         return ""
-    known = (
-        f"{min(seen, len(labels)):,} of the {len(labels):,} pairs of {name} are in the "
-        "training data"
-    )
-    return f"warning: {known}; the score is too optimistic"
+    known = f"{min(seen, len(labels)):,} of the {len(labels):,} pairs of {name}"
+    return f"warning: {known} are in the training data; the score is too optimistic"

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from contrasent.errors import DataError
 from contrasent.metrics import norms
 from contrasent.report import Items, ItemsByRow, Report, Row
-from contrasent.stats.bootstrap import MIN_ITEMS, Keys, interval, mean_draws
+from contrasent.stats.bootstrap import MIN_ITEMS, RESAMPLES, Keys, Statistics, interval, resampled
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 SPREAD = 1e-7  # smaller differences of cosines of float32 vectors are rounding
@@ -45,11 +45,11 @@ class Cached:
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         """Vectors of all texts; only new ones are encoded."""
-        self.add(sentences)
-        return self.vectors[self.rows(sentences)]
+        rows = self.rows(sentences)
+        return self.vectors[rows]
 
-    def add(self, sentences: Iterable[str]) -> None:
-        """Encode the texts that are new, in one call."""
+    def rows(self, sentences: Sequence[str]) -> NDArray[np.int64]:
+        """(n,) rows of texts; those that are new are encoded in one call."""
         new = [s for s in dict.fromkeys(sentences) if s not in self.row]
         if new:
             began = perf_counter()
@@ -57,9 +57,6 @@ class Cached:
             self._seconds += perf_counter() - began
             self.vectors = np.concatenate([self.vectors, vectors]) if self.row else vectors
             self.row |= {text: len(self.row) + i for i, text in enumerate(new)}
-
-    def rows(self, sentences: Sequence[str]) -> NDArray[np.int64]:
-        """(n,) rows of known texts."""
         return np.fromiter((self.row[s] for s in sentences), np.int64, len(sentences))
 
     @property
@@ -73,7 +70,7 @@ class Cached:
 def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Cached:
     """Encode every distinct sentence of several lists, in one call."""
     encoded = Cached(encode)
-    encoded.add(sentence for sentences in texts for sentence in sentences)
+    encoded.rows([sentence for sentences in texts for sentence in sentences])
     return encoded
 
 
@@ -105,20 +102,6 @@ def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
     return array
 
 
-def senteval_order(
-    first: Sequence[str], second: Sequence[str], last: NDArray[Any]
-) -> NDArray[np.int64]:
-    """(n,) pairs by their lengths and a number, as SentEval sorts them: batches depend on it."""
-    pairs = zip(first, second, last.tolist(), strict=True)
-    keys = [(len(a.split()), len(b.split()), number) for a, b, number in pairs]
-    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
-
-
-def pair_features(u: Vectors, v: Vectors) -> Vectors:
-    """(n, 2 d): |u - v| and u * v."""
-    return np.concatenate([np.abs(u - v), u * v], axis=1)
-
-
 def check_spread(similarity: NDArray[np.float64], task: str) -> None:
     """Reject cosines (n,) that are all equal: every sentence has the same direction."""
     if similarity.max() - similarity.min() < SPREAD:
@@ -129,9 +112,10 @@ def check_spread(similarity: NDArray[np.float64], task: str) -> None:
 
 
 class ReportBuilder:
-    """The rows of a report, in order."""
+    """The rows of a report, in order, with intervals from so many resamples."""
 
-    def __init__(self) -> None:
+    def __init__(self, resamples: int = RESAMPLES, seed: int = 0) -> None:
+        self.resamples, self.seed = resamples, seed
         self.rows: list[Row] = []
         self.items: ItemsByRow = {}
         self._draws: list[Floats] = []
@@ -163,20 +147,25 @@ class ReportBuilder:
         metric: str,
         values: ArrayLike,
         *,
-        resamples: int,
-        seed: int | Sequence[int] = 0,
+        aggregate: str = "",
         keys: Keys | None = None,
         keyed: bool = True,
         context: str = "",
-        aggregate: str = "",
     ) -> None:
         """Add the mean of values (n,), one an item; reports compare items with keys (n,)."""
         v = np.asarray(values, dtype=np.float64)
         items = Items("mean", keys, v[None], context=context) if keys is not None else None
-        number = resamples if len(v) >= MIN_ITEMS else 0
-        draws = mean_draws(v, number, seed, keys if keyed else None)
+        means = {"": lambda counts: counts @ v / len(v)}
+        draws = self.draws(means, [len(v)], keys if keyed else None)[""]
         value = float(v.mean())
         self.add(task, split, metric, value, len(v), aggregate=aggregate, draws=draws, items=items)
+
+    def draws(
+        self, statistics: Statistics, sizes: Sequence[int], keys: Keys | None = None
+    ) -> dict[str, Floats]:
+        """Statistics over resamples of items; none of fewer than 20 items."""
+        number = self.resamples if sum(sizes) >= MIN_ITEMS else 0
+        return resampled(statistics, sizes, number, self.seed, keys)
 
     def average(
         self, task: str, over: Sequence[str], split: str, metric: str, aggregate: str, name: str

@@ -1,19 +1,21 @@
 """Documents or a table and a model in, an index out."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from contrasent.documents.folder import Documents, ReadReport
+from contrasent.documents.folder import Documents, DocumentSource, ReadReport
 from contrasent.documents.parsers import TEXT_LIMIT
+from contrasent.documents.sections import Document
 from contrasent.errors import InputError, MissingExtraError, check_choice
 from contrasent.indexing import remaining
-from contrasent.indexing.following import resume_index
-from contrasent.indexing.models import open_base
-from contrasent.indexing.sources import FileFacts, document_rows, document_texts, open_source
+from contrasent.indexing.following import FileFacts, document_rows, resume_index
+from contrasent.indexing.models import LONGEST, SAMPLE, open_base, sampled
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name
 from contrasent.search.folder import METRICS, check_target, in_milvus
@@ -22,6 +24,7 @@ from contrasent.search.opening import create
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, Records, TableColumns
 from contrasent.search.store import Facts
+from contrasent.text.sources import find, form_of
 from contrasent.types import Log
 
 
@@ -230,14 +233,12 @@ def index_folder(
     )
     seconds = 0.0
     if not isinstance(inputs.rows, EncodedRecords) and not uri and inputs.facts.metric == "cosine":
-        encode, seconds = remaining.estimate(inputs.rows, inputs.encode)
-        inputs = replace(inputs, encode=encode)
-    encode = inputs.encode
+        seconds = remaining.estimate(inputs.rows, inputs.encode)
     if seconds > remaining.LONG:
         index = inputs.write(target, overwrite=overwrite, source=place)
         log(remaining.announcement(target, len(index), seconds))
         index.close()
-        remaining.finish(target, encode)
+        remaining.finish(target, inputs.encode)
         index = Index.open(target)
     else:
         index = inputs.write(target, overwrite=overwrite)
@@ -245,9 +246,46 @@ def index_folder(
         target,
         index,
         inputs.model,
-        encode.truncated,
+        inputs.encode.truncated,
         time.monotonic() - began,
         getattr(inputs.rows, "skipped", 0),
         inputs.report,
-        (*inputs.notes, *encode.notes),
+        (*inputs.notes, *inputs.encode.notes),
     )
+
+
+def open_source(
+    source: str | Path,
+    table: TableColumns,
+    *,
+    max_file_text: int = TEXT_LIMIT,
+    **given: Any,
+) -> DocumentSource | Records | EncodedRecords:
+    """Rows of lines, or of a table whose columns are named; of anything else the documents."""
+    if table._replace(columns=()) != TableColumns() or is_lines(source):
+        return table.read(str(source))
+    return DocumentSource(source, columns=table.columns or None, most=max_file_text, **given)
+
+
+def is_lines(source: str | Path) -> bool:
+    """True if a source has one text per line: documents have blank lines between paragraphs."""
+    path = Path(source)
+    if str(source) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+        return True
+    if path.is_file() and form_of(path) == ".txt":
+        with suppress(InputError):
+            (file,) = find(path)
+            lines = [line.isspace() for _, line in islice(file.lines(), 1000)]
+            return sum(lines) < len(lines) / 10
+    return False
+
+
+def document_texts(documents: Sequence[Document]) -> tuple[Iterator[str], list[str]]:
+    """Texts that show the language of each document, and one text of each of a thousand files."""
+    of_files = {document.id.partition("#")[0]: document for document in reversed(documents)}
+    return map(_opening, documents), [_opening(one) for one in sampled(of_files.values(), SAMPLE)]
+
+
+def _opening(document: Document) -> str:
+    texts = (text for section in document.sections[:5] for text in section.paragraphs[:5])
+    return "\n".join(texts)[:LONGEST]

@@ -12,9 +12,8 @@ from contrasent import progress
 from contrasent.documents.folder import file_of
 from contrasent.errors import OptionError
 from contrasent.indexing.build import IndexResult
-from contrasent.indexing.following import own_folder
+from contrasent.indexing.following import FileFacts, own_folder
 from contrasent.indexing.models import open_index_model
-from contrasent.indexing.sources import FileFacts
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.filters import Where, check_where
@@ -109,13 +108,10 @@ def add_rows(
     table = TableColumns(column, columns, id_column, metadata).read(str(source))
     encode = open_index_model(before, name, batch_size=batch_size)
     with open_writer(folder) as writer, progress.task("index", unit="texts") as advance:
-        for texts, ids, extra, _ in blocks(table, ROWS_AT_ONCE):
-            if update:
-                writer.update(texts, encode, ids=ids, metadata=extra)
-            else:
-                row_ids = None if id_column is None else ids
-                writer.add(texts, encode, ids=row_ids, metadata=extra)
-            advance(len(texts))
+        for block in blocks(table, ROWS_AT_ONCE):
+            ids = None if id_column is None else block.ids  # numbers that are free
+            writer.write_rows(block._replace(vectors=encode, ids=ids), replace=update)
+            advance(len(block.texts))
     seconds, notes = time.monotonic() - began, tuple(encode.notes)
     updated, blank = open_index(folder), table.skipped
     name = name or updated.facts.source

@@ -89,10 +89,7 @@ def describe(index: str | Path) -> dict[str, Any]:
 
 
 def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | None:
-    """The files where the documents were; those skipped by name are added to ``skipped``.
-
-    None if the documents are gone, or there are more files than the index could have come from.
-    """
+    """The files where the documents were, None if unknown; adds to ``skipped`` by name."""
     passed, listed = list[tuple[Reason, str]](), set[str]()
 
     def skip(reason: Reason, name: str) -> None:
@@ -132,12 +129,7 @@ class Pair(NamedTuple):
 
 
 def near_duplicates(index: Index, threshold: float) -> tuple[Numbers, list[Pair]]:
-    """Go through the rows in order and drop each that is close to one kept before it.
-
-    A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is
-    dropped for being close to a dropped one only. Time grows with the square of the rows. Returned
-    are the rows that are kept (k,), and for each other one the kept row that it is nearest to.
-    """
+    """The rows that are kept (k,), and each other one with the nearest that was kept before it."""
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must be from -1 to 1")
     index.check_finished("looking for duplicates")

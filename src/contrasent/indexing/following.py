@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -15,22 +15,25 @@ import numpy as np
 from contrasent import progress
 from contrasent.documents.archives import Entry, Reason
 from contrasent.documents.folder import DocumentSource, Origin, ReadReport, facts_of, file_of
-from contrasent.documents.passages import CountTokens
+from contrasent.documents.passages import CountTokens, cut
+from contrasent.documents.sections import Document
 from contrasent.errors import InputError, MissingExtraError, OutputError, UserError
 from contrasent.indexing.models import model_settings, open_index_model
 from contrasent.indexing.remaining import finish
-from contrasent.indexing.sources import FileFacts, document_rows
 from contrasent.model.base import TaskEncoder
 from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index
 from contrasent.search.opening import KeptVectors, resolve_index
-from contrasent.search.records import IndexRow
+from contrasent.search.records import IndexRow, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_model
 from contrasent.search.writer import Writer
-from contrasent.types import EncodeFn, Log, batched
+from contrasent.types import EncodeFn, Log
 
 LONGEST_WAIT = 60.0  # seconds between two tries of a synchronization that fails
 TICK = 2_000_000_000  # nanoseconds, of the coarsest clock of a file system
+
+FileFacts = dict[str, Any]
+"""Facts of a file: size, modified and digest; its rows, or why it was skipped."""
 
 
 @dataclass(slots=True)
@@ -167,9 +170,7 @@ def resume_index(
             raise OutputError(f"{folder}: {problem}")
         encode = open_index_model(index, model, batch_size=batch_size)
         log(f"{folder}: {index.unfinished:,} of {len(index):,} rows remain to be encoded")
-    follower = _Follower(folder, None, batch_size)
-    follower.encode = encode
-    follower.sync()
+    _Follower(folder, None, batch_size, encode).sync()
     return encode
 
 
@@ -201,7 +202,7 @@ def watch_index(
 
     folder = follower.folder.resolve()
     with closing(Index.open(folder)) as opened:
-        documents = follower.documents(opened).source.resolve()
+        documents = follower.documents(Origin.read(opened.facts.origin)).source.resolve()
 
     def counts(_: object, changed: str) -> bool:
         path = Path(changed)
@@ -233,13 +234,24 @@ def own_folder(index: str | Path) -> Path:
 class _Follower:
     """An index and its documents; the model is opened when something is to be encoded."""
 
-    def __init__(self, index: str | Path, source: str | Path | None, batch_size: int) -> None:
+    def __init__(
+        self,
+        index: str | Path,
+        source: str | Path | None,
+        batch_size: int,
+        encode: TaskEncoder | None = None,
+    ) -> None:
         self.folder, self.source, self.batch_size = own_folder(index), source, batch_size
-        self.encode: TaskEncoder | None = None
+        self.encode = encode
 
-    def documents(self, index: Index) -> DocumentSource:
-        """The documents of the index."""
-        origin = Origin.read(index.facts.origin)
+    def model(self, index: Index) -> TaskEncoder:
+        """The model of the index."""
+        if self.encode is None:
+            self.encode = open_index_model(index, batch_size=self.batch_size)
+        return self.encode
+
+    def documents(self, origin: Origin | None) -> DocumentSource:
+        """The documents that the index was made of."""
         if origin is None:
             problem = "was not built from a folder of documents; rebuild it from one"
             raise InputError(self.folder, problem)
@@ -248,88 +260,61 @@ class _Follower:
     def sync(self, *, checksum: bool = False) -> SyncResult:
         """Encode what is left; then apply what was added, changed or deleted."""
         with closing(Index.open(self.folder)) as index:
-            unfinished, rows = index.unfinished, len(index)
-            if unfinished:
-                self.encode = self.encode or open_index_model(index, batch_size=self.batch_size)
-            no_documents = unfinished and not self.source and not index.facts.origin
-        if unfinished and self.encode is not None:
-            finish(self.folder, self.encode)
-        if no_documents:
-            return SyncResult(0, 0, 0, 0, rows, ReadReport())
-        return self._changed(checksum)
-
-    def _changed(self, checksum: bool) -> SyncResult:
-        """Apply what was added, changed or deleted."""
-        with closing(Index.open(self.folder)) as index:
-            source = self.documents(index)
-            changes = compare(index.store, source, checksum)
-            if changes.none and source.origin == Origin.read(index.facts.origin):
+            rows, unfinished = len(index), index.unfinished
+            origin = Origin.read(index.facts.origin)
+            encode = self.model(index) if unfinished else None
+        if encode is not None:
+            finish(self.folder, encode)
+            if origin is None and self.source is None:
+                return SyncResult(0, 0, 0, 0, rows, ReadReport())
+        source = self.documents(origin)
+        with Writer(self.folder) as writer:
+            changes = compare(writer.store, source, checksum)
+            if changes.none and source.origin == origin:
                 with suppress(OSError):  # its time is that of the last sync
                     os.utime(self.folder / CHECKSUM)
-                totals = changes.unchanged, len(index), source.report
+                totals = changes.unchanged, len(writer.store), source.report
                 return SyncResult(0, 0, 0, *totals, removed=changes.removed)
-            encode = self.encode = self.encode or open_index_model(
-                index, batch_size=self.batch_size
-            )
-        model = encode.encoder
-        return synchronize(
-            self.folder,
-            source,
-            encode,
-            model.count_tokens,
-            max_seq_length=model.max_seq_length,
-            model=model.identity,
-            checksum=checksum,
-        )
+            encode = self.model(Index(writer.store))
+            check_model(writer.facts, self.folder, encode.encoder.identity)
+            return apply_changes(writer, source, changes, encode)
 
 
-def synchronize(
-    folder: Path,
-    source: DocumentSource,
-    encode: EncodeFn,
-    count: CountTokens,
-    *,
-    max_seq_length: int,
-    model: str,
-    checksum: bool = False,
+def apply_changes(
+    writer: Writer, source: DocumentSource, changes: Changes, encode: TaskEncoder
 ) -> SyncResult:
-    """Read and encode what was added or changed, remove what was deleted, in one transaction."""
-    with Writer(folder) as writer:
-        check_model(writer.facts, folder, model)
-        known, changes = writer.store.files(), compare(writer.store, source, checksum)
-        chosen = [*changes.added, *changes.changed]
-        rows = document_rows(source.read(chosen), source.files, count, max_seq_length)
-        fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}
-        fresh |= dict.fromkeys(changes.deleted)
-        replaced = [name for name in fresh if name in known and name not in changes.refreshed]
-        old = {
-            row.id: row
-            for name in replaced
-            for row in writer.store.rows_of(name)
-            if file_of(row.metadata["document"], known) == name
-        }
-        _replace(writer, folder, old, rows, encode)
-        writer.put_files(fresh)
-        writer.set(origin=source.origin.to_json() if source.origin else {})
-        before, now = (
-            {name for name, facts in files.items() if facts["rows"]}
-            for files in (known, source.files)
-        )
-        gone = before & {*changes.deleted, *source.files} - now
-        counts = (
-            len(now - before),
-            len(now & before),
-            len(gone),
-            changes.unchanged,
-            len(writer.store),
-        )
-        notes = tuple(source.report.skipped_lines())
-        return SyncResult(*counts, source.report, notes, changes.removed)
+    """Read and encode what was added or changed, and remove what was deleted."""
+    known, model = writer.store.files(), encode.encoder
+    read = source.read([*changes.added, *changes.changed])
+    rows = document_rows(read, source.files, model.count_tokens, model.max_seq_length)
+    fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}
+    fresh |= dict.fromkeys(changes.deleted)
+    old = {
+        row.id: row
+        for name in fresh
+        if name in known and name not in changes.refreshed
+        for row in writer.store.rows_of(name)
+        if file_of(row.metadata["document"], known) == name
+    }
+    _replace(writer, old, rows, encode)
+    writer.put_files(fresh)
+    writer.set(origin=source.origin.to_json() if source.origin else {})
+    before, now = (
+        {name for name, facts in files.items() if facts["rows"]} for files in (known, source.files)
+    )
+    return SyncResult(
+        added=len(now - before),
+        changed=len(now & before),
+        deleted=len(before & {*changes.deleted, *source.files} - now),
+        unchanged=changes.unchanged,
+        rows=len(writer.store),
+        report=source.report,
+        notes=tuple(source.report.skipped_lines()),
+        removed=changes.removed,
+    )
 
 
-def _replace(
-    writer: Writer, folder: Path, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn
-) -> None:
+def _replace(writer: Writer, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn) -> None:
     """Replace rows by others; texts that were there keep their vectors."""
     same = {
         name
@@ -343,11 +328,32 @@ def _replace(
         return
     with (
         progress.task("Encoding", len(new), "texts") as advance,
-        KeptVectors(folder, encode, writer.facts, advance) as memo,
+        KeptVectors(writer.store.path.parent, encode, writer.facts, advance) as memo,
     ):
         kept = old.values()
         memo.put((row.text for row in kept), (writer.store.vectors[row.row] for row in kept))
         writer.delete_rows(gone)
-        for part in batched(new, ROWS_AT_ONCE):
-            texts, names, metadata = zip(*part, strict=True)
-            writer.add(list(texts), memo(texts), ids=list(map(str, names)), metadata=list(metadata))
+        for block in blocks(new, ROWS_AT_ONCE):
+            writer.write_rows(block._replace(vectors=memo), replace=False)
+
+
+def document_rows(
+    documents: Iterable[Document],
+    files: dict[str, FileFacts],
+    count: CountTokens,
+    max_seq_length: int,
+) -> list[IndexRow]:
+    """A row for each passage; their count goes into the facts of the files."""
+    rows: list[IndexRow] = list(cut(documents, count, max_seq_length))
+    count_rows(files, rows)
+    return rows
+
+
+def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:
+    """Record the number of rows of each file in its facts."""
+    for facts in files.values():
+        facts["rows"] = 0
+    for _, _, about in rows:
+        name = file_of(about["document"], files)
+        if name in files:
+            files[name]["rows"] += 1

@@ -168,11 +168,8 @@ def choose_base(
     bases: Mapping[str, Callable[[], Tokenizer]],
     firsts: Sequence[str] = (),
 ) -> Base:
-    """The base that knows the languages of some documents, the first one if none does better.
-
-    ``bases`` has the tokenizer loader of each, by name. ``firsts``: a document of each file; a
-    language counts from a share of 5 % of the texts or of these.
-    """
+    """The base that knows the languages of some documents, the first one if none does better."""
+    # A language counts from a share of 5 % of the texts, or of ``firsts``, one of each file.
     samples = [sample for sample in (list(islice(texts, SAMPLE)), firsts[:SAMPLE]) if sample]
     every = [text for sample in samples for text in sample]
     (name, load), *others = bases.items()

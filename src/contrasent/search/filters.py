@@ -1,23 +1,7 @@
-"""Choosing rows by their metadata.
+"""Choosing rows by their metadata; docs/searching.md has the operators.
 
-A filter is JSON. Each key names a field of the metadata object (``a.b`` reaches into objects) and
-all keys must match::
-
-    {"lang": "en", "year": {"$gte": 2000, "$lt": 2010}}
-    {"$or": [{"tags": {"$contains": "draft"}}, {"author": {"$in": ["ann", "bo"]}}]}
-
-============================  =====================================================================
-``$eq`` (or the plain value)  equal as JSON: 1 equals 1.0, true does not equal 1
-``$ne``, ``$nin``             not equal, not in the list; also true where the field is missing
-``$in``                       equal to one of a list
-``$gt $gte $lt $lte``         numbers with numbers, strings with strings (as numbers where both are
-                              JSON numbers, such as "9" and "10"); else false
-``$contains``                 the field is a list with this value, or a string with this part
-``$exists``                   true or false: whether the field is there
-``$and $or``                  lists of filters;  ``$not``: one filter
-============================  =====================================================================
-
-A filter becomes a condition of SQL over the JSON of each row, or of Milvus.
+A filter is JSON. Each key names a field of the metadata object (``a.b`` reaches into objects), and
+all keys must match. Values are equal as JSON: 1 equals 1.0, true does not equal 1.
 """
 
 import json
@@ -26,7 +10,10 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import chain
+from operator import ge, gt, le, lt
 from typing import Any
 
 from contrasent.errors import OptionError, UserError
@@ -52,6 +39,30 @@ _SIGNS = {"=": "$eq", "!=": "$ne", "~": "$contains", **{s: name for name, s in _
 _NUMBERS = "'integer', 'real'"  # the types that SQLite gives them in JSON
 _MISSING = {"$nin": "$in", "$ne": "$eq"}
 """Tests that are true where the field is missing, and what they deny."""
+
+
+Date = tuple[int, ...]
+"""Year, month, day, hour, minute and second, as many as are known."""
+
+_CURRENCY = r"[$€£¥%\s\u00a0\u202f]"
+_PLAIN = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_COMMAS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")  # 1,200.50
+_POINTS = re.compile(  # 1.200,5
+    r"[+-]?(?:\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}|\d+,\d{1,2})"
+)
+_YEAR_FIRST = re.compile(r"(\d{4})(?:[-/](\d{1,2}))?|(\d{4})([-/.])(\d{1,2})\4(\d{1,2})")
+_DAY_FIRST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
+_MONTH_NAMED = re.compile(r"([^\W\d]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})")
+_DAY_NAMED = re.compile(
+    r"(\d{1,2})(?:\.|st|nd|rd|th)?[ -](?:de )?([^\W\d]{3,9})\.?[ -](?:de )?(\d{4})"
+)
+_TIME = re.compile(r"(.*?\d)(?:T|,? )(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?")
+_MONTHS = (
+    "jan gen ene", "feb fév fev", "mar mär mrz maa", "apr avr abr", "may mai mag mei maj",
+    "jun juin giu", "jul juil lug", "aug août aou ago", "sep set", "oct okt ott out", "nov",
+    "dec dez déc dic des",
+)  # fmt: skip
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
 
 def operators(value: Any) -> dict[str, Any]:
@@ -117,10 +128,7 @@ def _check_test(op: str, want: Any) -> None:
 
 
 def check_fields(where: Where, has: Callable[[Where], bool], some: Iterable[Any]) -> None:
-    """Reject a filter on a field that no row has, except ``$exists``; a long one passes.
-
-    ``has``: whether any row matches a filter. ``some``: metadata with fields to suggest.
-    """
+    """Reject a field that no row has, except for ``$exists``; ``some`` has the known ones."""
     fields = {field for field, op, _ in _tests(where, 0) if op != "$exists"}
     for field in sorted(fields) if len(fields) <= CHECKED else ():
         if not has({field: {"$exists": True}}):
@@ -137,12 +145,7 @@ def _names(facts: Any, above: str = "") -> Iterator[str]:
 
 
 def parse_where(conditions: Sequence[str]) -> Where | None:
-    """A filter from the command line: JSON, or ``field=value``, joined by and; None for none.
-
-    ``=  !=  <  <=  >  >=`` compare and ``~`` tests whether a list or string contains a value. A
-    value that is JSON (``year>=2000``, ``done=true``) is also a string, as cells of a csv are; all
-    others are strings alone.
-    """
+    """A filter from the command line: JSON, or ``field=value``, joined by and; None for none."""
     parts = [_condition(text) for text in conditions]
     return check_where({"$and": parts} if len(parts) > 1 else parts[0]) if parts else None
 
@@ -157,6 +160,7 @@ def _condition(text: str) -> Where:
     if match is None:
         raise OptionError("--where", text, "is neither JSON nor field=value (= != < <= > >= ~)")
     field, sign, value = match.groups()
+    # A value that is JSON, such as 2000 or true, is also a string, as cells of a csv are.
     op, values = _SIGNS[sign], [value]
     with suppress(ValueError, RecursionError, UserError):  # what is not JSON is a string
         canonical(read := json.loads(value))
@@ -181,10 +185,7 @@ Join = Callable[[str, list[str]], str]
 
 
 def _joined(where: Where, field: Callable[[str, dict[str, Any]], str], join: Join) -> str:
-    """A filter in the terms that SQL and Milvus share; "" for one that matches everything.
-
-    ``field`` writes the tests of a field in one of the two languages.
-    """
+    """A filter in SQL or in Milvus's language, as ``field`` writes; "" if everything matches."""
     parts = []
     for key, value in where.items():
         if key == "$not":
@@ -351,3 +352,76 @@ def facets(metadata: Iterable[Any]) -> dict[str, list[Any]]:
         and not field.startswith("$")
         and not {*'."'} & {*field}
     }
+
+
+# ---------------------------------------------------------------------- numbers and dates
+
+
+@lru_cache(maxsize=4096)
+def number(value: str | float) -> float | int | None:
+    """The number that a value reads as: 12, "12", "1,200", "1.200,50", "9 €"; None if none."""
+    if not isinstance(value, str):
+        return value
+    text = re.sub(_CURRENCY, "", value)
+    if _COMMAS.fullmatch(text):
+        text = text.replace(",", "")
+    elif _POINTS.fullmatch(text):
+        text = text.replace(".", "").replace(",", ".")
+    if len(text) > 400 or not _PLAIN.fullmatch(text):
+        return None
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+@lru_cache(maxsize=4096)
+def date(value: str | float) -> Date | None:
+    """The date that a value reads as, in UTC; 03/05/2024, which may be of March or May, is none."""
+    text = str(value).strip()
+    if len(text) > 60 or not text[:1].isalnum():
+        return None
+    if len(text) > 10 and text[4:5] == "-":
+        with suppress(ValueError):
+            read = datetime.fromisoformat(text)
+            return (read.astimezone(UTC) if read.tzinfo else read).timetuple()[:6]
+    clock: Date = ()
+    if match := _TIME.fullmatch(text):
+        text, clock = match[1], tuple(int(part) for part in match.groups()[1:] if part)
+    found: tuple[Any, ...] = ()
+    if match := _YEAR_FIRST.fullmatch(text):
+        found = tuple(int(part) for part in match.groups() if part and part.isdigit())
+    elif match := _DAY_FIRST.fullmatch(text):
+        first, sign, second, year = int(match[1]), match[2], int(match[3]), int(match[4])
+        if sign == "." or first > 12:
+            found = year, second, first
+        elif second > 12:
+            found = year, first, second
+    elif match := _MONTH_NAMED.fullmatch(text):
+        found = int(match[3]), _month(match[1]), int(match[2])
+    elif match := _DAY_NAMED.fullmatch(text):
+        found = int(match[3]), _month(match[2]), int(match[1])
+    if not found or (clock and len(found) < 3):
+        return None
+    with suppress(ValueError):
+        datetime(*(*found, *(1, 1)[len(found) - 1 :], *clock))
+        return (*found, *clock)
+    return None
+
+
+def _month(name: str) -> int:
+    plain = name.lower()
+    return next((n for n, some in enumerate(_MONTHS, 1) if plain.startswith((*some.split(),))), 0)
+
+
+def compares(have: str | float, op: str, want: str | float) -> bool:
+    """Whether a value is smaller or larger than another, both as numbers, dates or texts."""
+    one, other = number(have), number(want)
+    if one is not None and other is not None:
+        return _OPERATORS[op](one, other)
+    then, when = date(have), date(want)
+    if then is not None and when is not None:
+        # As far as the wanted date goes: all days of March 2024 are of 2024.
+        whole = (*then, *(0, 1, 1, 0, 0, 0)[len(then) :])
+        return _OPERATORS[op](whole[: len(when)], when)
+    if (one, other, then, when) != (None,) * 4:
+        problem = f"a row has {have!r} there, which is not comparable; "
+        raise OptionError("where", want, f"{problem}correct the row, or use = or ~")
+    return _OPERATORS[op](have, want)

@@ -2,11 +2,8 @@
 
 import json
 import logging
-import math
 import os
-import shutil
 import sqlite3
-import tempfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -15,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError, see
 from contrasent.files import HOLDER, LOCK, check_writable, write_json
 from contrasent.metrics import normalize
-from contrasent.processes import memory
 from contrasent.search.filters import canonical
 from contrasent.types import Vectors
 
@@ -33,7 +28,6 @@ OF_SYSTEM = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*")  # which nobody w
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
-MOST_COPIED = 0.25  # share of the machine's memory
 VERIFIED = 192 << 20
 """Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""
 
@@ -151,26 +145,6 @@ def database_sum(connection: sqlite3.Connection) -> list[int]:
     )
     total = int(pages) * int(size)
     return [total, zlib.crc32(connection.serialize()) if total <= VERIFIED else 0]
-
-
-def mapped_array(path: Path, kind: str, shape: tuple[int, ...], *, private: bool) -> NDArray[Any]:
-    """The numbers of a file, mapped; or a private copy, which no change of the file reaches."""
-    # A process that reads mapped numbers ends by SIGBUS where another one cuts the file short. The
-    # copy is in memory, or in a temporary file without a name where it would fill much of that.
-    count = math.prod(shape)
-    with wrap_os_errors(path):
-        if not private:
-            return np.memmap(path, dtype=kind, mode="r", shape=shape)
-        if count * np.dtype(kind).itemsize <= MOST_COPIED * memory():
-            copy = np.fromfile(path, dtype=kind, count=count)
-        else:
-            with path.open("rb") as stream, tempfile.TemporaryFile() as file:
-                shutil.copyfileobj(stream, file, 1 << 24)
-                file.flush()
-                copy = np.memmap(file, dtype=kind, mode="c")[:count]
-    if len(copy) < count:
-        raise damaged(path.parent, f"{path.name} is too short")
-    return copy.reshape(shape)
 
 
 @contextmanager

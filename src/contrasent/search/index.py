@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from contrasent.errors import OptionError, UserError
-from contrasent.files import LOCK, atomic_folder
 from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
 from contrasent.progress import check_deadline
 from contrasent.report import html_table
@@ -45,7 +44,7 @@ from contrasent.search.store import (
     check_model,
 )
 from contrasent.search.words import Analyzer, Bm25, Speller, foreign_stop_words
-from contrasent.search.writer import Writer
+from contrasent.search.writer import Writer, new_index
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, batched, for_task
 
 # Where not all rows are compared: rows sampled for the spread of cosines, and rows that words and
@@ -195,8 +194,8 @@ class BaseIndex(ABC):
             ModelError: the vectors are from another model, not finite or of the wrong shape.
             OutputError: another process is writing to the folder, or it cannot be written.
         """
-        rows = NewRows(texts, self._vectors(vectors), ids, metadata, model)
-        return self.write_rows(rows, replace=False)[1]
+        given = self.encode if vectors is None else vectors
+        return self.write_rows(NewRows(texts, given, ids, metadata, model), replace=False)[1]
 
     def update(
         self,
@@ -224,11 +223,8 @@ class BaseIndex(ABC):
             ModelError: as for :meth:`add`.
             OutputError: as for :meth:`add`.
         """
-        rows = NewRows(texts, self._vectors(vectors), ids, metadata, model)
-        return self.write_rows(rows, replace=True)
-
-    def _vectors(self, given: Vectors | EncodeFn | None) -> Vectors | EncodeFn:
-        return self.encode if given is None else given
+        given = self.encode if vectors is None else vectors
+        return self.write_rows(NewRows(texts, given, ids, metadata, model), replace=True)
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
         """How many rows hold each of the terms that occur; empty where that is not known."""
@@ -496,17 +492,16 @@ class Index(BaseIndex):
         return Index(store, encode)
 
     @classmethod
-    def open(cls, folder: str | Path, *, private: bool = False) -> "Index":
+    def open(cls, folder: str | Path) -> "Index":
         """Open an index folder.
 
         Args:
             folder: where :meth:`save` or ``contrasent index`` wrote it.
-            private: work on a copy, which later changes of the folder do not reach.
 
         Raises:
             InputError: the folder is not an index, or is damaged.
         """
-        return Index(Store.open(folder, private=private))
+        return Index(Store.open(folder))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the index to a folder.
@@ -517,18 +512,16 @@ class Index(BaseIndex):
         target = Path(folder)
         self.check_finished("a copy")
         check_target(target, overwrite)
-        with atomic_folder(target) as temporary:
-            # With another identity, so that readers of an index that it replaces take notice.
-            new: dict[str, Any] = {key: getattr(Facts(), key) for key in PER_COPY_FACTS}
-            with Writer(temporary, new=replace(self.facts, **new)) as copy:
-                for rows in batched(self.every(), ROWS_AT_ONCE):
-                    texts, ids = [row.text for row in rows], [row.id for row in rows]
-                    vectors = self.vectors[[row.row for row in rows]]
-                    copy.append(vectors, texts, ids, [row.metadata for row in rows])
-                copy.put_files({**self.store.files()})
-                learned = self.store.stored_learned()
-                copy.set(learned=learned.renumbered(self.numbers(), len(self.alive)))
-            (temporary / LOCK).unlink(missing_ok=True)
+        # With another identity, so that readers of an index that it replaces take notice.
+        new: dict[str, Any] = {key: getattr(Facts(), key) for key in PER_COPY_FACTS}
+        with new_index(target, replace(self.facts, **new)) as copy:
+            for rows in batched(self.every(), ROWS_AT_ONCE):
+                texts, ids = [row.text for row in rows], [row.id for row in rows]
+                vectors = self.vectors[[row.row for row in rows]]
+                copy.append(vectors, texts, ids, [row.metadata for row in rows])
+            copy.put_files({**self.store.files()})
+            learned = self.store.stored_learned()
+            copy.set(learned=learned.renumbered(self.numbers(), len(self.alive)))
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
         """Write the rows of :meth:`add` and :meth:`update`."""
@@ -664,9 +657,7 @@ class Index(BaseIndex):
     @cached_property
     def codes(self) -> BinaryCodes | None:
         """Binary codes of the first rows, where they were worth making."""
-        if not self.facts.codes:
-            return None
-        return BinaryCodes.open(self.folder, self.facts, private=self.store.private)
+        return BinaryCodes.open(self.folder, self.facts) if self.facts.codes else None
 
     def find(
         self,

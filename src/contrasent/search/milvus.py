@@ -1,9 +1,7 @@
 """An index in Milvus: a local file through milvus-lite, or a server or cluster by its URI.
 
-Terms are analysed here and scored by Milvus's BM25; rows proposed by vectors and by words are
-ranked as in a folder, but the mean and spread of cosines come from a fixed sample of 2,000 rows,
-those of words from the 2,000 best, with 0 for the rest; milvus-lite counts the rarity of a term per
-segment. What an index learned is not kept there.
+Rows are ranked as in a folder, but the spread of cosines comes from a fixed sample of 2,000 rows,
+and that of words from the 2,000 best. What an index learned is not kept there.
 """
 
 import json
@@ -21,13 +19,13 @@ from contrasent import progress
 from contrasent.errors import InputError, OptionError, OutputError, UserError, import_extra
 from contrasent.files import encoded, write_json, writing
 from contrasent.search.filters import Where, check_fields, check_where, ids_in, milvus_expression
-from contrasent.search.folder import MILVUS, check_target, check_vectors, in_milvus, row_ids
+from contrasent.search.folder import MILVUS, check_target, in_milvus, row_ids
 from contrasent.search.index import PROPOSED, BaseIndex
 from contrasent.search.ranking import Candidates, RankedRows, Ranker, Spread
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import Facts, NewRows, Row, check_rows
 from contrasent.search.words import K1, B, language_of, name_of
-from contrasent.types import EncodeFn, Vectors, batched, for_task
+from contrasent.types import EncodeFn, Vectors, batched
 
 LOCAL, COLLECTION = "milvus.db", "contrasent"
 TOKEN = "CONTRASENT_MILVUS_TOKEN"  # environment variable with the token of a server
@@ -74,31 +72,32 @@ class MilvusIndex(BaseIndex):
         rows: Iterable[IndexRow] | EncodedRecords,
         facts: Facts,
     ) -> "MilvusIndex":
-        """Load rows into a collection: the settings' ``uri`` ("": a file in the folder).
-
-        A load that was killed or failed resumes with the same rows; each is there once in the end.
-        """
+        """Load rows into a collection, or resume a load of the same rows that was stopped."""
         place, done, index = Path(folder), 0, None
         settings = {"uri": "", "collection": COLLECTION} | facts.settings
         facts = replace(facts, settings=settings, generation=0)
         if not in_milvus(place) or _read(place).generation:
             check_target(place, False)
         with progress.task("index", unit="texts") as advance:
-            for texts, names, extra, array in blocks(rows, cls.batch):
+            for block in blocks(rows, cls.batch):
+                texts, vectors = block.texts, block.vectors
+                names = row_ids(block.ids, len(texts), 0)
                 if index is None:
-                    first = for_task(encode, "document")(texts[:1]) if array is None else array[:1]
-                    size = check_vectors(first, 1, None, facts.metric).shape[1]
+                    given = vectors[:1] if isinstance(vectors, np.ndarray) else encode
+                    (vector,) = check_rows(facts, place, NewRows(texts[:1], given))
                     with writing(place):
                         place.mkdir(parents=True, exist_ok=True)
-                    facts = replace(facts, dimension=size, language=language_of(texts))
+                    facts = replace(facts, dimension=len(vector), language=language_of(texts))
                     index = cls(place, facts)
                     index._begin()
-                there = index._stored(row_ids(names, len(texts), 0), "text")
+                there = index._stored(names, "text")
                 new = [n for n, t in enumerate(texts) if there.get(names[n], {}).get("text") != t]
+                given = vectors[new] if isinstance(vectors, np.ndarray) else encode
+                columns = (texts, names, block.metadata or [None] * len(texts))
+                some, ids, extra = ([column[n] for n in new] for column in columns)
+                index._put(NewRows(some, given, ids, extra))
                 done += len(names)
                 advance(len(names))
-                texts, names, extra = ([column[n] for n in new] for column in (texts, names, extra))
-                index._put(NewRows(texts, encode if array is None else array[new], names, extra))
         if index is None:
             raise UserError("no texts to index")
         if len(index) != done:

@@ -13,7 +13,6 @@ import numpy as np
 
 from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
-from contrasent.files import LOCK
 from contrasent.search.folder import (
     check_target,
     check_vectors,
@@ -28,7 +27,7 @@ from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import REPLACING, ROWS_AT_ONCE, Facts
-from contrasent.search.writer import Writer
+from contrasent.search.writer import Writer, new_index
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 INSIDE = "index"  # the index in a folder that ``adapt`` left
@@ -52,13 +51,10 @@ def resolve_index(folder: str | Path) -> Path:
     return inside if not is_any_index(place) and is_any_index(inside) else place
 
 
-def open_index(folder: str | Path, *, private: bool = False) -> BaseIndex:
-    """Open an index folder, also one whose rows are in Milvus.
-
-    ``private``: work on a copy, which later changes of the folder do not reach.
-    """
+def open_index(folder: str | Path) -> BaseIndex:
+    """Open an index folder, also one whose rows are in Milvus."""
     place = resolve_index(folder)
-    return MilvusIndex.open(place) if in_milvus(place) else Index.open(place, private=private)
+    return MilvusIndex.open(place) if in_milvus(place) else Index.open(place)
 
 
 @contextmanager
@@ -177,12 +173,7 @@ def create(
     documents: Mapping[str, dict[str, Any]] | None = None,
     source: str | None = None,
 ) -> BaseIndex:
-    """Make an index of rows, with one batch of them in memory; it appears when complete.
-
-    It is in Milvus if the settings name a ``uri``. ``documents``: the files that rows come from.
-    ``source``: where they come from, if they are to be encoded later, which
-    :mod:`contrasent.indexing.remaining` does; the dimension must be known.
-    """
+    """Make an index of rows, a batch at a time; rows of a named ``source`` are encoded later."""
     target = Path(folder)
     if isinstance(rows, EncodedRecords):
         rows.check(facts.model, facts.source)
@@ -190,27 +181,23 @@ def create(
         return MilvusIndex.build(target, encode, rows, facts)
     check_target(target, overwrite)
     total = len(rows) if isinstance(rows, list) else None
+    title = "Encoding"
+    if source is not None:
+        title, facts = "Words", replace(facts, encoding={"rows": 0, "source": source})
     with (
         KeptVectors(target, encode, facts) as memo,
-        files.atomic_folder(target) as temporary,
+        progress.task(title, total, "texts") as memo.advance,
+        new_index(target, facts) as writer,
     ):
-        title = "Encoding"
-        if source is not None:
-            title, facts = "Words", replace(facts, encoding={"rows": 0, "source": source})
-        with (
-            progress.task(title, total, "texts") as memo.advance,
-            Writer(temporary, new=facts) as writer,
-        ):
-            for texts, ids, metadata, vectors in blocks(rows, batch_size):
-                given = memo if vectors is None else vectors
-                writer.add(texts, given, ids=ids, metadata=metadata)
-                if source is not None or vectors is not None:
-                    memo.advance(len(texts))
-            if not len(writer.store):
-                raise UserError("no texts to index")
-            writer.set(next_id=len(writer.store))
-            writer.put_files(dict(documents or {}))
-        (temporary / LOCK).unlink(missing_ok=True)
+        for block in blocks(rows, batch_size):
+            given = memo if block.vectors is None else block.vectors
+            writer.write_rows(block._replace(vectors=given), replace=False)
+            if source is not None or block.vectors is not None:
+                memo.advance(len(block.texts))
+        if not len(writer.store):
+            raise UserError("no texts to index")
+        writer.set(next_id=len(writer.store))
+        writer.put_files(dict(documents or {}))
     return Index.open(target)
 
 
@@ -222,10 +209,7 @@ def reembed(
     source: str = "",
     settings: dict[str, Any] | None = None,
 ) -> Index:
-    """Replace the vectors of an index by those of another model; all else stays.
-
-    Readers keep the old vectors until the transaction that names the new ones; other writers wait.
-    """
+    """Replace the vectors of an index by those of another model; readers keep the old ones."""
     with Writer(folder) as writer:
         size = for_task(encode, "document")(["a text"]).nbytes
         files.check_writable(Path(folder), 2 * size * len(writer.store))

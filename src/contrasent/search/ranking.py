@@ -1,17 +1,11 @@
 """How a query finds rows: by vectors, by words, or by both in one ranking.
 
-Words and vectors are put together by z-scores: from each row's cosine and from its BM25 score the
-mean of that query's scores over all rows is taken off, and the rest divided by their standard
-deviation; the two are averaged. Unlike scaling by the best and the last score found, this does not
-depend on how many rows are looked at. The share of words follows the query: it grows where words
-single out their best row more clearly than vectors do theirs, by the ratio of those two z-scores.
+Both scores of a row become z-scores over all rows for that query; their weighted mean ranks them.
+The share of words grows where words single out their best row more clearly than vectors do theirs.
 
-The confidence of a hit, in percent, is the chance that it answers, as judged collections show:
-the product of two logistic regressions. The first tells whether the texts are about the query at
-all, from the best cosine, the largest share of the query's words (by their rarity) that a row
-holds, and the number of rows; the second whether a hit answers if they are, from its z-score, how
-far that is above those of the other best hits, and the best cosine above the mean. Both are fitted
-for each base by ``benchmarks/confidence.py``; hits of other models have no confidence.
+The confidence of a hit is the product of two logistic regressions: whether the texts are about the
+query at all, and whether the hit answers if they are. Both are fitted for each base by
+``benchmarks/confidence.py``; hits of other models have no confidence.
 """
 
 import math

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contrasent.encoding.shards import KEY
 from contrasent.errors import InputError, ModelError, OptionError, see
+from contrasent.search.store import NewRows
 from contrasent.text.columns import document_roles, spoken, text_column
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import (
@@ -31,16 +31,7 @@ IndexRow = tuple[str, str | None, Any]
 """A text, its id (None: the number of the row), its metadata (None: none)."""
 
 
-class Block(NamedTuple):
-    """Some rows; vectors (n, d) or None where the texts are to be encoded."""
-
-    texts: list[str]
-    ids: list[str]
-    metadata: list[Any]
-    vectors: Vectors | None = None
-
-
-def blocks(rows: "Iterable[IndexRow] | EncodedRecords", size: int) -> Iterator[Block]:
+def blocks(rows: "Iterable[IndexRow] | EncodedRecords", size: int) -> Iterator[NewRows]:
     """Rows some at a time; those without an id have their number."""
     if isinstance(rows, EncodedRecords):
         yield from rows.blocks(size)
@@ -48,7 +39,8 @@ def blocks(rows: "Iterable[IndexRow] | EncodedRecords", size: int) -> Iterator[B
     for block, part in enumerate(batched(rows, size)):
         texts, ids, metadata = map(list, zip(*part, strict=True))
         numbered = enumerate(ids, block * size)
-        yield Block(texts, [str(n) if name is None else name for n, name in numbered], metadata)
+        names = [str(n) if name is None else name for n, name in numbered]
+        yield NewRows(texts, None, names, metadata)
 
 
 class TableColumns(NamedTuple):
@@ -155,38 +147,35 @@ class EncodedRecords:
     """
 
     def __init__(self, source: str, columns: TableColumns) -> None:
-        text, identity, metadata = columns.text, columns.identity, columns.metadata
+        text, identity, metadata = columns.text, columns.identity, list(columns.metadata)
         self.source, self.skipped, self.files = source, 0, find(source)
-        models, held = set(), list[list[str]]()
-        chosen = [] if list(metadata) == [ALL] else [("--metadata", name) for name in metadata]
-        for file in self.files:
-            with _opened(file) as opened:
-                schema = opened.schema_arrow
-            held.append(names := schema.names)
-            if VECTOR not in names:
-                raise InputError(file.shown, f"has no column {VECTOR!r}, but {', '.join(names)}")
-            for option, name in [("--column", text), ("--id", identity), *chosen]:
-                if name not in (None, *names):
-                    problem = f"unknown column of {file.shown}"
-                    raise OptionError(option, name, problem, choices=names)
-            models.add(_model_of(schema.metadata or {}))
+        schemas = [_schema(file) for file in self.files]
+        models = {_model_of(schema.metadata or {}) for schema in schemas}
         if len(models) > 1:
             listed = " and ".join(sorted(map(repr, models)))
             raise InputError(source, f"contains vectors of several models, {listed}")
-        names = [*dict.fromkeys(chain(*held))]
+        names = [*dict.fromkeys(name for schema in schemas for name in schema.names)]
         self.model = models.pop()  # its identity; None where the files name none
         self.text = text or (TEXT if TEXT in names else None)
         self.identity = identity or (ID if ID in names else None)
         self.scale = SCALE if SCALE in names and SCALE not in metadata else None
         used = (VECTOR, self.text, self.identity, self.scale)
-        others = [name for name in names if name not in used]
-        self.metadata = others if list(metadata) == [ALL] else list(metadata)
-        wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
-        self._read = sorted(map(str, wanted))
-        for file, has in zip(self.files, held, strict=True):
-            if lacking := [name for name in self._read if name not in has]:
-                problem = f"has no column {lacking[0]!r}, which other files of {source} have"
-                raise InputError(file.shown, f"{problem}; index them separately, or add it")
+        all_others = metadata == [ALL]
+        self.metadata = [name for name in names if name not in used] if all_others else metadata
+        self._read = [*dict.fromkeys(name for name in (*used, *self.metadata) if name)]
+        options = dict.fromkeys(() if all_others else metadata, "--metadata")
+        options |= {name: "--id" for name in [identity] if name}
+        options |= {name: "--column" for name in [text] if name}
+        for file, schema in zip(self.files, schemas, strict=True):
+            for name in self._read:
+                if name in schema.names:
+                    continue
+                if name in options:
+                    problem = f"unknown column of {file.shown}"
+                    raise OptionError(options[name], name, problem, choices=schema.names)
+                others = f"which other files of {source} have; index them separately, or add it"
+                there = others if name in names else f"but {', '.join(schema.names)}"
+                raise InputError(file.shown, f"has no column {name!r}, {there}")
 
     def check(self, identity: str, model: str) -> None:
         """Reject vectors of another model."""
@@ -198,7 +187,7 @@ class EncodedRecords:
                 f"{see('another-model')}"
             )
 
-    def blocks(self, size: int) -> Iterator[Block]:
+    def blocks(self, size: int) -> Iterator[NewRows]:
         """The rows with their vectors."""
         first = 0
         for file in self.files:
@@ -214,7 +203,7 @@ class EncodedRecords:
                     if self.metadata:
                         metadata = part.select(self.metadata).to_pylist()
                         extra = [_plain(row, where) for row in metadata]
-                    yield Block(texts, ids, extra, _vectors(part, where))
+                    yield NewRows(texts, _vectors(part, where), ids, extra)
                     first += len(part)
 
 
@@ -225,6 +214,11 @@ def _opened(file: Source) -> Iterator[Any]:
         raise InputError(file.shown, problem)
     with parquet_file(file) as opened:
         yield opened
+
+
+def _schema(file: Source) -> Any:
+    with _opened(file) as opened:
+        return opened.schema_arrow
 
 
 def _model_of(metadata: dict[bytes, bytes]) -> str | None:

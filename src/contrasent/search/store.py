@@ -11,13 +11,11 @@ transaction and so sees one state for as long as it lives.
 import json
 import sqlite3
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -28,7 +26,14 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, check_choice, see
 from contrasent.files import recover_folder
 from contrasent.progress import check_deadline, deadline_passed
-from contrasent.search.filters import Where, canonical, check_fields, check_where, sql_condition
+from contrasent.search.filters import (
+    Where,
+    canonical,
+    check_fields,
+    check_where,
+    compares,
+    sql_condition,
+)
 from contrasent.search.folder import (
     DATABASE,
     METRICS,
@@ -41,7 +46,6 @@ from contrasent.search.folder import (
     harden_connection,
     is_index,
     left_checksum,
-    mapped_array,
     not_an_index,
     reading,
     vector_sum,
@@ -50,7 +54,6 @@ from contrasent.search.folder import (
 )
 from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import FORMER, Ranker
-from contrasent.search.readings import UnlikeError, compares
 from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
 
@@ -58,8 +61,7 @@ FORMAT = 4
 REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, for a reader while an index is being replaced
 ROWS_AT_ONCE = 4096
 STEPS = 50_000  # SQLite's steps, a few milliseconds, between two looks at the deadline
-FILTERED_ROWS, A_TURN = 1024, 0.05
-"""Rows that a filter looks at first, and the seconds from which it looks at fewer at a time."""
+FILTERED_ROWS = 1024  # that a filter looks at before others get their turn at the database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ class NewRows(NamedTuple):
     """Rows to write, as :meth:`contrasent.Index.add` takes them."""
 
     texts: Sequence[str]
-    vectors: Vectors | EncodeFn
+    vectors: Vectors | EncodeFn | None  # None where they are not known yet
     ids: Sequence[str] | None = None
     metadata: Sequence[Any] | None = None
     model: str | None = None
@@ -138,70 +140,34 @@ def check_rows(facts: Facts, folder: Path | None, rows: NewRows) -> Vectors:
         raise OptionError(
             "metadata", len(metadata), f"must have one value for each of {len(texts)} texts"
         )
+    assert vectors is not None
     vectors = for_task(vectors, "document")(texts) if callable(vectors) else vectors
     return check_vectors(vectors, len(texts), facts.dimension or None, facts.metric)
 
 
-class _Comparison:
-    """The function of SQL that compares values of metadata; SQLite keeps no error of a function."""
-
-    unlike: tuple[str | float, str | float] | None = None
-
-    def __call__(self, kind: str | None, have: Any, op: str, want: str | float) -> bool:
-        """As in :mod:`contrasent.search.readings`."""
-        if kind not in ("integer", "real", "text") or have == "":
-            return False
-        try:
-            return compares(have, op, want)
-        except UnlikeError:
-            self.unlike = have, want
-            raise
-
-    def check_values(self) -> None:
-        """Raise the error of a filter whose value a row's cannot be compared with."""
-        if self.unlike is not None:
-            (have, want), self.unlike = self.unlike, None
-            problem = f"a row has {have!r} there, which is not comparable; "
-            raise OptionError("where", want, f"{problem}correct the row, or use = or ~")
-
-
 class Store:
-    """The rows of an index as they were at a moment; reading it is safe from many threads."""
+    """The rows of an index as they were at a moment; many threads may read it."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
-        self._comparison = _Comparison()
-        self._connect(connection)
-        self.folder, self.facts, self.private = folder, facts, False
+        self.connection, self.folder, self.facts = connection, folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
-        self._one_query, self._masks = threading.Lock(), dict[bytes, Mask]()
-
-    def _connect(self, connection: sqlite3.Connection) -> None:
+        self._one_query, self._masks = threading.Lock(), dict[str, Mask]()
+        self._incomparable: OptionError | None = None
         harden_connection(connection)
         connection.isolation_level = None  # no transaction begins by itself
         connection.set_progress_handler(deadline_passed, STEPS)
-        connection.create_function("compares", 4, self._comparison, deterministic=True)
-        self.connection = connection
+        connection.create_function("compares", 4, self._compares, deterministic=True)
 
     @classmethod
-    def open(cls, folder: str | Path, *, verify: bool = True, private: bool = False) -> Self:
-        """A snapshot of an index folder.
-
-        Args:
-            folder: where :meth:`save` or ``contrasent index`` wrote it.
-            verify: compare it with the checksums of its writer; without, open what is left of a
-                damaged one.
-            private: a copy in memory or temporary files, which no change of the folder reaches.
-
-        Raises:
-            InputError: the folder is not an index, or a damaged one.
-        """
+    def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
+        """A snapshot of an index folder; unless it is verified, what is left of a damaged one."""
         place = Path(folder)
         for _ in range(ATTEMPTS):
             recover_folder(place, REPLACING)
             number = file_number(place)
             try:
-                store = cls._snapshot(place, verify, private)
+                store = cls._snapshot(place, verify)
             except (FileNotFoundError, InputError, OutputError) as error:
                 # A writer compacted the index since the facts were read, or replaced it.
                 same = number == file_number(place) != 0
@@ -218,7 +184,7 @@ class Store:
         raise problem
 
     @classmethod
-    def _snapshot(cls, place: Path, verify: bool, private: bool) -> Self:
+    def _snapshot(cls, place: Path, verify: bool) -> Self:
         """The index in a folder, unless a writer is faster."""
         if not is_index(place):
             raise InputError(place, not_an_index(place))
@@ -227,16 +193,9 @@ class Store:
             store = cls(reading(place), place, Facts())
             try:
                 store.stated, store.facts = stated, store.read_facts()
-                store.private = private
                 if verify:
                     store.verify_database()
                 store.map_vectors(verify)
-                if private:
-                    # Into a file without a name.
-                    copy = sqlite3.connect("", check_same_thread=False)
-                    store.connection.backup(copy)
-                    store.connection.close()
-                    store._connect(copy)
             except BaseException:
                 store.close()
                 raise
@@ -250,9 +209,9 @@ class Store:
             with wrap_sqlite_errors(self.folder), closing(reading(self.folder)) as connection:
                 now = Store(connection, self.folder, Facts()).read_facts()
         except (InputError, OutputError):  # it was replaced, or is no longer an index
-            return self.open(self.folder, private=self.private)
+            return self.open(self.folder)
         same = (now.identity, now.generation) == (self.facts.identity, self.facts.generation)
-        return self if same else self.open(self.folder, private=self.private)
+        return self if same else self.open(self.folder)
 
     def __len__(self) -> int:
         return self.facts.rows - self.facts.dead
@@ -293,7 +252,7 @@ class Store:
             raise damaged(self.folder, f"{path.name} is too short")
         shape = (min(self.encoded, there), facts.dimension)
         if all(shape):
-            self.vectors = mapped_array(path, "<f4", shape, private=self.private)
+            self.vectors = np.memmap(path, dtype="<f4", mode="r", shape=shape)
         if verify and self.vectors.nbytes <= VERIFIED:
             for first in self.damaged_blocks():
                 raise damaged(self.folder, f"{path.name}, rows from {first:,} on")
@@ -339,8 +298,20 @@ class Store:
                 return self.connection.execute(sql, values).fetchall()
             except sqlite3.OperationalError:
                 check_deadline()  # which may have interrupted it
-                self._comparison.check_values()
+                if self._incomparable is not None:
+                    error, self._incomparable = self._incomparable, None
+                    raise error from None
                 raise
+
+    def _compares(self, kind: str | None, have: Any, op: str, want: str | float) -> bool:
+        """The function of SQL that compares values of metadata."""
+        if kind not in ("integer", "real", "text") or have == "":
+            return False
+        try:
+            return compares(have, op, want)
+        except OptionError as error:
+            self._incomparable = error  # SQLite keeps no error of a function
+            raise
 
     @cached_property
     def alive(self) -> Mask:
@@ -392,10 +363,10 @@ class Store:
 
     def matching(self, where: Where) -> Mask:
         """(rows,) which rows are there and have metadata that a filter matches."""
-        key = blake2b(canonical(check_where(where)).encode()).digest()
+        key = canonical(check_where(where))
         if key not in self._masks:
-            mask = self.filtered(where)
-            self._masks = {**dict(list(self._masks.items())[-15:]), key: mask}
+            kept = list(self._masks.items())[-15:]
+            self._masks = {**dict(kept), key: self.filtered(where)}
         return self._masks[key]
 
     def filtered(self, where: Where) -> Mask:
@@ -412,14 +383,9 @@ class Store:
         """The rows whose metadata a filter matches, some at a time."""
         condition, values = sql_condition(where)
         sql = f"SELECT row FROM rows WHERE row >= :first AND row < :stop AND {condition}"
-        first, step, end = 0, FILTERED_ROWS, self.facts.rows
-        while first < end:
-            began = time.monotonic()
-            within = {"first": first, "stop": min(first + step, end)}
+        for first in range(0, self.facts.rows, FILTERED_ROWS):
+            within = {"first": first, "stop": first + FILTERED_ROWS}
             yield [row for (row,) in self.query(sql, {**values, **within})]
-            first += step
-            # Others get their turn at the database between two parts.
-            step = step * 2 if time.monotonic() - began < A_TURN else max(1, step // 2)
 
     def lengths(self) -> NDArray[np.float32]:
         """(rows,) terms of each row."""

@@ -1,12 +1,8 @@
 """Search by words: BM25 over terms that are analysed here for the language of the texts.
 
-A query's score for a text is the sum, over the terms they share, of how rare the term is times how
-often it stands there, damped by the text's length (Robertson and Zaragoza, 2009, The Probabilistic
-Relevance Framework, eq. 3.15; Lucene's form of the rarity).
-
-Typing errors in queries are words that neither model nor index knows, a letter away from theirs
-(Damerau, 1964, A technique for computer detection and correction of spelling errors): one letter
-wrong, missing or too many, or two that have changed places.
+BM25 is eq. 3.15 of Robertson and Zaragoza (2009), The Probabilistic Relevance Framework, with
+Lucene's form of the rarity. Typing errors are words that neither model nor index knows, one edit
+from theirs: a letter wrong, missing or too many, or two that changed places (Damerau, 1964).
 """
 
 import re
@@ -69,13 +65,9 @@ _DIACRITICS = re.compile(r"[\u064b-\u0652\u0640\u0591-\u05c7]")
 
 
 def words(text: str, stop: frozenset[str] = frozenset()) -> list[str]:
-    """The words of a text, case-folded, without stop words.
-
-    Scripts written without spaces (Chinese, Japanese, Thai) and Korean give pairs of characters, as
-    search engines do. A compound identifier such as ``readFile`` or ``read_file``, a number with
-    signs in it (a version, a date, an address) and a path give their parts and themselves. A stop
-    word in capitals, such as ``IT``, is a word, unless all around it is in capitals.
-    """
+    """The words of a text, case-folded, without stop words; pairs of letters without spaces."""
+    # A compound such as readFile, a number with signs in it (a version, a date, an address) and a
+    # path give their parts and themselves. A stop word in capitals, such as IT, is a word.
     # Arabic and Hebrew write vowels in some texts only.
     plain = text if text.isascii() else _DIACRITICS.sub("", unicodedata.normalize("NFKC", text))
     tokens: list[str] = []
@@ -228,12 +220,10 @@ class Bm25:
         return self.weigh(query).scores
 
     def weigh(self, query: str) -> Weighed:
-        """How all rows match a query, by their texts and, lightly, the names of their files.
-
-        Of a joined number that is found whole, the parts count little.
-        """
+        """How all rows match a query, by their texts and, lightly, the names of their files."""
         scores, exact, by_name = np.zeros((3, len(self.lengths)), dtype=np.float32)
         total = known = 0.0
+        # Parts of joined numbers that are found whole count little.
         light, terms = set[str](), Counter(self.analyzer(query))
         for term in sorted(terms, key=lambda term: not _WHOLE.search(term)):
             check_deadline()

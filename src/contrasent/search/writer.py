@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from contrasent.errors import OptionError, OutputError, UserError
-from contrasent.files import flush, only_process, remove_temporaries, writing
+from contrasent.files import LOCK, atomic_folder, flush, only_process, remove_temporaries, writing
 from contrasent.search.codes import make_codes
 from contrasent.search.filters import Where, canonical, check_where
 from contrasent.search.folder import (
@@ -422,3 +422,12 @@ class Writer:
         states = self.facts, self.before or self.facts
         named = {name for state in states for name in (state.vectors, state.codes.get("file"))}
         remove_files(self.folder, FILES[1:], named)
+
+
+@contextmanager
+def new_index(target: Path, facts: Facts) -> Iterator[Writer]:
+    """The writer of a new index, which takes the place of a folder when it is complete."""
+    with atomic_folder(target) as temporary:
+        with Writer(temporary, new=facts) as writer:
+            yield writer
+        (temporary / LOCK).unlink(missing_ok=True)

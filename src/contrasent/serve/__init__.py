@@ -1,1 +1,1 @@
-"""An HTTP server and its page: an ``EncodeFn`` in two steps goes in; no model is known here."""
+"""An HTTP server and its page: a model goes in, and an index if there is one."""

@@ -5,15 +5,13 @@ import base64
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from fastapi import Depends, FastAPI, Request, Response
@@ -24,12 +22,12 @@ from starlette.middleware.cors import CORSMiddleware
 
 from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize
-from contrasent.processes import usable_cores
+from contrasent.model.base import Encoder
 from contrasent.search.answers import Candidates
 from contrasent.search.filters import check_where
 from contrasent.search.index import BaseIndex, Hit
 from contrasent.serve import schemas
-from contrasent.serve.batching import Batcher, Embedder, Served
+from contrasent.serve.batching import Batcher
 from contrasent.serve.guard import (
     ApiError,
     Guard,
@@ -57,9 +55,8 @@ POLICY = (
 )
 
 
-TURN = 8  # queries that are searched before another request has its turn
-MOST_TEXT = 1 << 25  # characters of all hits of a request
-T = TypeVar("T")
+def _listed(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
 
 
 def _record(hit: Hit) -> dict[str, Any]:
@@ -71,34 +68,28 @@ def _record(hit: Hit) -> dict[str, Any]:
 class Routes:
     """The answers of the routes; the first line of a docstring is the route's description."""
 
-    model: Served
-    embedder: Embedder
+    encoder: Encoder
+    name: str
+    identity: str  # of the encoder, a hash of all its weights
+    batcher: Batcher
     library: Library | None
     metrics: Metrics
     settings: ServerSettings
-    threads: ThreadPoolExecutor
-    filtering: ThreadPoolExecutor  # a filter may take all the time it is given; others go on
 
     @cached_property
     def info(self) -> dict[str, Any]:
         """The model, as OpenAI's clients expect it, and more."""
         return {
-            "id": self.model.name,
+            "id": self.name,
             "object": "model",
             "created": int(time.time()),
             "owned_by": "contrasent",
-            "dimension": self.model.dimension,
-            "max_seq_length": self.model.max_seq_length,
-            "identity": self.model.identity,
-            "prompts": dict(self.model.prompts),
-            "nested_dimensions": list(self.model.nested),
+            "dimension": self.encoder.dimension,
+            "max_seq_length": self.encoder.max_seq_length,
+            "identity": self.identity,
+            "prompts": dict(self.encoder.prompts.texts),
+            "nested_dimensions": list(self.encoder.matryoshka_dims),
         }
-
-    async def _thread(self, function: Callable[..., T], *given: Any, filtered: bool = False) -> T:
-        """Call a function in a thread for searches, with the deadline of the request."""
-        run = partial(copy_context().run, function, *given)
-        threads = self.filtering if filtered else self.threads
-        return await asyncio.get_running_loop().run_in_executor(threads, run)
 
     def _log(self, request: Request, inputs: int, tokens: int, truncated: int) -> None:
         """Add numbers, never texts, to the log line of a request."""
@@ -107,33 +98,47 @@ class Routes:
         self.metrics.truncated.inc(truncated)
 
     def _check_name(self, name: str | None) -> None:
-        if name is not None and name != self.model.name:
-            problem = f"unknown model {name!r}; this server has {self.model.name!r}"
+        if name is not None and name != self.name:
+            problem = f"unknown model {name!r}; this server has {self.name!r}"
             raise ApiError(404, problem, "model_not_found")
+
+    def _check_count(self, count: int, most: int) -> None:
+        if count > most:
+            problem = f"{count:,} inputs in one list; the limit is {most:,}"
+            raise ApiError(400, problem, "too_many_inputs")
+
+    def _check_texts(self, texts: Sequence[str], most: int) -> None:
+        self._check_count(len(texts), most)
+        size, largest = sum(len(text.encode()) for text in texts), self.settings.max_text
+        if size > largest:
+            problem = f"the texts hold {size:,} bytes; the limit per request is {largest:,}"
+            raise ApiError(413, problem, "too_much_text")
 
     def _prompt(self, name: str | None) -> str | None:
         if name is None:
             return None
-        if name not in self.model.prompts:
-            known = ", ".join(self.model.prompts) or "none"
+        prompts = self.encoder.prompts.texts
+        if name not in prompts:
+            known = ", ".join(prompts) or "none"
             problem = f"the model has no prompt {name!r}; it has {known}"
             raise ApiError(404, problem, "prompt_not_found")
-        return self.model.prompts[name]
+        return prompts[name]
 
     async def embeddings(self, request: Request, body: schemas.EmbeddingRequest) -> Response:
         """Vectors of texts or token ids, as OpenAI's interface gives them."""
         self._check_name(body.model)
         inputs: Any = [body.input] if isinstance(body.input, str) else body.input
         if isinstance(inputs[0], str):
-            self.embedder.check_texts(inputs)
+            self._check_texts(inputs, self.settings.max_inputs)
             prompt = self._prompt(body.prompt_name)
-            vectors, tokens, cut = await self.embedder.texts(inputs, prompt)
+            vectors, tokens, cut = await self.batcher.texts(inputs, prompt)
         else:
             rows = [inputs] if isinstance(inputs[0], int) else inputs
-            vectors, tokens, cut = await self.embedder.ids(rows)
+            self._check_count(len(rows), self.settings.max_inputs)
+            vectors, tokens, cut = await self.batcher.ids(rows)
         if body.dimensions is not None:
-            if body.dimensions > self.model.dimension:
-                most = self.model.dimension
+            most = self.encoder.dimension
+            if body.dimensions > most:
                 problem = f"the model has {most} dimensions, not {body.dimensions}"
                 raise ApiError(400, problem, "dimensions")
             vectors = normalize(vectors[:, : body.dimensions])
@@ -143,22 +148,22 @@ class Routes:
             rows = [base64.b64encode(v.astype("<f4").tobytes()).decode("ascii") for v in vectors]
         data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        facts = {"object": "list", "data": data, "model": self.model.name, "usage": usage}
+        facts = {"object": "list", "data": data, "model": self.name, "usage": usage}
         return reply(facts | {"truncated": cut})
 
     async def similarity(self, request: Request, body: schemas.SimilarityRequest) -> Response:
         """Cosines of each of some texts with each of some others."""
-        first = [body.a] if isinstance(body.a, str) else body.a
-        second = first if body.b is None else [body.b] if isinstance(body.b, str) else body.b
+        first = _listed(body.a)
+        second = first if body.b is None else _listed(body.b)
         both = first if body.b is None else [*first, *second]
         most = self.settings.max_compared
-        self.embedder.check_count(max(len(first), len(second)), most)
-        self.embedder.check_texts(both, 2 * most)
-        vectors, tokens, cut = await self.embedder.texts(both)
+        self._check_count(max(len(first), len(second)), most)
+        self._check_texts(both, 2 * most)
+        vectors, tokens, cut = await self.batcher.texts(both)
         scaled = normalize(vectors)
         scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
         self._log(request, len(both), tokens, cut)
-        return reply({"scores": np.clip(scores, -1, 1), "model": self.model.name, "truncated": cut})
+        return reply({"scores": np.clip(scores, -1, 1), "model": self.name, "truncated": cut})
 
     def _index(self) -> Library:
         if self.library is None:
@@ -168,9 +173,9 @@ class Routes:
     async def search(self, request: Request, body: schemas.SearchRequest) -> Response:
         """The texts of the index that are nearest to each query."""
         began = time.perf_counter()
-        library = self._index()
-        queries = [body.query] if isinstance(body.query, str) else body.query
-        self.embedder.check_texts(queries)
+        library, prompts = self._index(), self.encoder.prompts
+        typed = queries = _listed(body.query)
+        self._check_texts(queries, self.settings.max_inputs)
         most = self.settings.max_hits
         if len(queries) * body.k > most:
             wanted = f"{len(queries):,} queries with k = {body.k:,}"
@@ -178,37 +183,28 @@ class Routes:
             raise ApiError(400, problem, "too_many_hits")
         if body.where is not None:
             check_where(body.where)
-        snapshot = await asyncio.to_thread(library.newest)
-        typed = queries
+        # A thread gets the deadline of the request, which is in its context.
+        snapshot = library.newest
         if not body.exact:
-            repair = snapshot.index.repaired
-            queries = await self._thread(repair, queries, self.model.knows)
+            knows = self.encoder.tokenizer.knows
+            queries = await asyncio.to_thread(snapshot.index.repaired, queries, knows)
         vectors: Vectors | None = None
         tokens = cut = 0
         if snapshot.encode is None:
-            prompt = self.model.query_prompt
-            vectors, tokens, cut = await self.embedder.texts(queries, prompt)
+            vectors, tokens, cut = await self.batcher.texts(queries, prompts.of_task("query"))
         how: dict[str, Any] = {"k": body.k, "threshold": body.threshold, "where": body.where}
-        search = partial(library.search, snapshot, **how, documents=body.documents)
-        lists, size = list[list[Hit]](), 0
-        for start in range(0, len(queries), TURN):
-            part = slice(start, start + TURN)
-            own = None if vectors is None else vectors[part]
-            lists += await self._thread(search, queries[part], own, filtered=body.where is not None)
-            size += sum(len(hit.text) for hits in lists[start:] for hit in hits)
-            if size > MOST_TEXT:
-                problem = f"the hits contain more than {MOST_TEXT:,} characters; request fewer"
-                raise ApiError(400, problem, "too_much_text")
+        search = partial(library.search, documents=body.documents, **how)
+        lists = await asyncio.to_thread(search, snapshot, queries, vectors)
         rows = [[_record(hit) for hit in hits] for hits in lists]
         if body.answers:
             analyzer = snapshot.index.analyzer
-            candidates = await self._thread(Candidates, queries, lists, analyzer)
+            candidates = await asyncio.to_thread(Candidates, queries, lists, analyzer)
             sentences = None
             if vectors is not None and candidates.texts:
-                prompt = self.model.document_prompt
-                sentences, more, _ = await self.embedder.texts(candidates.texts, prompt)
+                prompt = prompts.of_task("document")
+                sentences, more, _ = await self.batcher.texts(candidates.texts, prompt)
                 tokens += more
-            best = chain(*await self._thread(candidates.best, vectors, sentences))
+            best = chain(*await asyncio.to_thread(candidates.best, vectors, sentences))
             for row, hit, answer in zip(chain(*rows), chain(*lists), best, strict=True):
                 row["answer"] = answer.to_json(hit)
         self._log(request, len(queries), tokens, cut)
@@ -223,7 +219,7 @@ class Routes:
 
     async def facets(self) -> Response:
         """Fields of the metadata that have few distinct values, and these."""
-        return reply({"facets": await asyncio.to_thread(self._index().facets)})
+        return reply({"facets": await asyncio.to_thread(self._index().newest.facets)})
 
     async def models(self) -> Response:
         """The model served."""
@@ -236,14 +232,13 @@ class Routes:
 
     async def health(self) -> Response:
         """Whether the server works."""
-        now = None if self.library is None else self.library.newest(patience=0.0)
         return reply(
             {
                 "status": "ok",
-                "model": self.model.name,
-                "dimension": self.model.dimension,
-                "max_seq_length": self.model.max_seq_length,
-                "texts": None if now is None else now.texts,
+                "model": self.name,
+                "dimension": self.encoder.dimension,
+                "max_seq_length": self.encoder.max_seq_length,
+                "texts": None if self.library is None else self.library.newest.texts,
                 "key_needed": bool(self.settings.api_key),
             }
         )
@@ -255,7 +250,8 @@ class Routes:
 
 
 def create_app(
-    model: Served,
+    encoder: Encoder,
+    name: str,
     *,
     index: BaseIndex | None = None,
     open_model: OpenModel | None = None,
@@ -263,20 +259,21 @@ def create_app(
     bm25_weight: float | None = None,
     encode: EncodeFn | None = None,
 ) -> FastAPI:
-    """The server as an ASGI application; ``encode``: goes on with an unfinished index."""
+    """The server as an ASGI application; ``encode`` finishes an index that is not all encoded."""
+    library, identity = None, encoder.identity
     if index is not None:
-        index.check_model(model.identity, f"the model {model.name}")
-    limits = settings or ServerSettings()
-    metrics = Metrics()
-    batcher = Batcher(model.embed, model.dimension, limits, metrics.batch)
+        index.check_model(identity, f"the model {name}")
+        library = Library(index, identity, open_model=open_model, bm25_weight=bm25_weight)
+    limits, metrics = settings or ServerSettings(), Metrics()
+    batcher = Batcher(encoder, limits, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         batcher.start()
         with ExitStack() as stack:
-            if library is not None and encode is not None:
-                stack.enter_context(library.encoding_on(encode))
+            if library is not None:
+                stack.enter_context(library.followed(encode))
             yield
         await batcher.stop()
 
@@ -284,7 +281,7 @@ def create_app(
     key = [Depends(HTTPBearer(auto_error=False))] if limits.api_key else []
     app = FastAPI(
         title="contrasent",
-        description=f"Sentence embeddings of the model {model.name}.",
+        description=f"Sentence embeddings of the model {name}.",
         version="1",
         lifespan=lifespan,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
@@ -292,14 +289,7 @@ def create_app(
         redoc_url=None,
         dependencies=key,
     )
-    library = None
-    if index is not None:
-        library = Library(index, model.identity, open_model=open_model, bm25_weight=bm25_weight)
-    embedder = Embedder(model, batcher, limits)
-    most = max(2, usable_cores())
-    threads, filtering = (ThreadPoolExecutor(most, name) for name in ("search", "filter"))
-    _add_routes(app, Routes(model, embedder, library, metrics, limits, threads, filtering))
-    _add_pages(app)
+    _add_routes(app, Routes(encoder, name, identity, batcher, library, metrics, limits))
     _add_errors(app, limits)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
     if limits.origins:  # outside the guard: a browser asks without the key whether it may ask
@@ -327,10 +317,6 @@ def _add_routes(app: FastAPI, routes: Routes) -> None:
     app.head("/health", include_in_schema=False)(routes.health)
     app.head("/metrics", include_in_schema=False)(routes.show_metrics)
     app.head("/v1/models", include_in_schema=False)(routes.models)
-
-
-def _add_pages(app: FastAPI) -> None:
-    """Add the pages, which are read once and allow no foreign script."""
     for path, (name, kind) in PAGES.items():
         content = (files("contrasent.serve") / "page" / name).read_bytes()
         page: Any = Response(content, 200, {"Content-Security-Policy": POLICY}, kind)

@@ -159,10 +159,11 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS | {"x-request-id": identity})
             await send(message)
 
-        counted = self._route(scope) not in PROBES
+        route = self._route(scope)
+        counted = route not in PROBES
         self._count(counted)
         try:
-            self._check(scope, counted)
+            self._check(scope, route)
             body = await self._body(scope, receive)
             await self._run(scope, body, receive, sending)
         except ApiError as error:
@@ -181,7 +182,7 @@ class Guard:
         self.active += change
         self.metrics.active.set(self.active)
 
-    def _check(self, scope: Scope, counted: bool) -> None:
+    def _check(self, scope: Scope, route: str) -> None:
         headers, settings = Headers(scope=scope), self.settings
         if settings.hosts:
             host = headers.get("host", "")
@@ -189,12 +190,12 @@ class Guard:
             if name.lower() not in settings.hosts:
                 problem = "this Host is not allowed; allow it with --allow-host"
                 raise ApiError(400, problem, "unknown_host")
-        if settings.api_key and self._route(scope) not in OPEN:
+        if settings.api_key and route not in OPEN:
             key = headers.get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(key, f"Bearer {settings.api_key}".encode()):
                 problem = "an API key is required: Authorization: Bearer KEY"
                 raise ApiError(401, problem, "invalid_api_key", {"WWW-Authenticate": "Bearer"})
-        if counted and self.active > settings.max_requests:
+        if route not in PROBES and self.active > settings.max_requests:
             problem = "too many requests in progress; try again"
             raise ApiError(429, problem, "too_many_requests", {"Retry-After": "1"})
         if scope["method"] == "POST":
@@ -205,30 +206,23 @@ class Guard:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body; one that is too large is read on for a while, and dropped."""
-        # Starlette's own limit answers at once: a client that still sends sees a broken connection.
-        limit = self.settings.max_body
-        length = Headers(scope=scope).get("content-length", "0")
-        declared = int(length) if length.isdecimal() and len(length) < 20 else 0
-        parts: list[bytes] = []
-        size = 0
+        # Answered at once, a client that still sends would see a broken connection.
+        limit, parts, size, more = self.settings.max_body, list[bytes](), 0, True
         try:
             async with asyncio.timeout(self.settings.timeout):
-                while declared <= DRAINED * limit and size <= DRAINED * limit:
+                while more and size <= DRAINED * limit:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise ApiError(400, "the client has disconnected", "disconnected")
-                    part = message.get("body", b"")
-                    size += len(part)
-                    if size <= limit:
-                        parts.append(part)
-                    else:
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    more = message.get("more_body", False)
+                    if size > limit:
                         parts.clear()
-                    if not message.get("more_body", False):
-                        break
         except TimeoutError as error:
             problem = f"the body did not arrive within {self.settings.timeout:g} s"
             raise ApiError(408, problem, "timeout", {"Connection": "close"}) from error
-        if max(declared, size) > limit:
+        if size > limit:
             problem = f"the body is larger than {limit:,} bytes"
             raise ApiError(413, problem, "body_too_large", {"Connection": "close"})
         return self._decoded(scope, b"".join(parts))

@@ -1,10 +1,9 @@
-"""The index behind a server: searched in threads, opened anew when a writer has changed it."""
+"""The index behind a server: searched in threads, opened again when a writer has changed it."""
 
 import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,15 +16,18 @@ from contrasent.indexing.remaining import RemainingRows
 from contrasent.search.filters import facets
 from contrasent.search.index import BaseIndex, Hit
 from contrasent.search.opening import numbered_rows
+from contrasent.serve.guard import ApiError
 from contrasent.types import EncodeFn, Vectors, for_task
 
 log = logging.getLogger("contrasent.serve")
 
 OpenModel = Callable[[BaseIndex], EncodeFn]  # loads the model that an index names
 
-PATIENCE = 2.0  # seconds that an answer waits for a newer snapshot
+LOOK_EVERY = 1.0  # seconds between two looks at the folder of the index
 SAMPLED = 5000  # rows that facets are found in
 NICENESS = 10  # of the thread that encodes while others answer
+AT_ONCE = 8  # queries that are searched together, which bounds the memory of their scores
+MOST_TEXT = 1 << 25  # characters of all hits of a request
 
 
 @dataclass(eq=False)
@@ -36,19 +38,22 @@ class Snapshot:
     texts: int
     bm25_only: str
     encode: EncodeFn | None
+    lock: threading.Lock  # of its model, and of its facets
 
     @cached_property
-    def facets(self) -> dict[str, list[Any]]:
-        """Metadata fields with few distinct values, and the values."""
+    def _facets(self) -> dict[str, list[Any]]:
         store = numbered_rows(self.index, SAMPLED)
         rows = store.numbers()
         return facets(row.metadata for row in store.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
 
+    def facets(self) -> dict[str, list[Any]]:
+        """Metadata fields with few distinct values, and the values."""
+        with self.lock:
+            return self._facets
+
 
 class Library:
     """The newest snapshot of an index."""
-
-    look_every = 1.0  # seconds
 
     def __init__(
         self,
@@ -59,12 +64,8 @@ class Library:
         bm25_weight: float | None = None,
     ) -> None:
         self.identity, self._open_model, self._weight = identity, open_model, bm25_weight
-        self._snapshot = self._take(index)
-        self._looked = time.monotonic()
-        self._lock = threading.Lock()
-        self._opening = threading.Thread()
-        self._encoding = threading.Lock()
-        self._counting = threading.Lock()
+        self.newest = self._take(index)
+        self._problem = ""
 
     def _take(self, index: BaseIndex) -> Snapshot:
         encode = None
@@ -73,37 +74,22 @@ class Library:
                 index.check_model(self.identity, "the model served")
             else:
                 encode = for_task(self._open_model(index), "query")
-        return Snapshot(index, len(index), index.bm25_only, encode)
+        return Snapshot(index, len(index), index.bm25_only, encode, threading.Lock())
 
-    def newest(self, patience: float = PATIENCE) -> Snapshot:
-        """The snapshot to use; looks for a newer one once a second at most, so many seconds."""
-        # A newer one is opened in a thread, since its words may have to be counted and its model
-        # loaded; after a moment's wait, answers come from the one before until it is there.
-        opening = None
-        with self._lock:
-            if time.monotonic() - self._looked > self.look_every and not self._opening.is_alive():
-                self._looked = time.monotonic()
-                opening = self._opening = threading.Thread(target=self._refresh, daemon=True)
-                opening.start()
-        if opening is not None:
-            opening.join(patience)
-        with self._lock:
-            return self._snapshot
-
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Take what was written since the last look; answers come from the snapshot before."""
         # If the folder is gone, mapped files stay valid; if it is locked, the next look sees it.
         with suppress(InputError, OutputError):
-            newest = self._snapshot.index.refreshed()
-            if newest is self._snapshot.index:
+            index = self.newest.index.refreshed()
+            if index is self.newest.index:
                 return
             try:
-                taken = self._take(newest)
+                self.newest = self._take(index)
             except UserError as error:
                 problem = f"still searching the previous index: {error}"
-                log.error("%s", json.dumps({"event": "index", "problem": problem}))
-                return
-            with self._lock:
-                self._snapshot = taken
+                if problem != self._problem:  # not at each look
+                    log.error("%s", json.dumps({"event": "index", "problem": problem}))
+                self._problem = problem
 
     def search(
         self,
@@ -111,47 +97,53 @@ class Library:
         queries: Sequence[str],
         vectors: Vectors | None,
         *,
-        k: int,
-        threshold: float | None = None,
-        where: dict[str, Any] | None = None,
         documents: bool = False,
+        **how: Any,
     ) -> list[list[Hit]]:
         """The hits of each query; ``vectors`` (q, d) unless the snapshot's own model encodes."""
-        if vectors is None:
-            if snapshot.encode is None:
-                raise UserError("the queries have no vectors")
-            with self._encoding:
+        if snapshot.encode is not None:
+            with snapshot.lock:
                 vectors = snapshot.encode(queries)
+        assert vectors is not None
         ranker = snapshot.index.ranker.with_bm25(self._weight)
         search = snapshot.index.search_documents if documents else snapshot.index.search
-        how: dict[str, Any] = {"threshold": threshold, "where": where, "ranker": ranker}
-        return search(queries, vectors=vectors, k=k, **how)
-
-    def facets(self) -> dict[str, list[Any]]:
-        """The metadata that texts can be filtered by."""
-        with self._counting:
-            return self.newest().facets
+        found, size = list[list[Hit]](), 0
+        for start in range(0, len(queries), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            found += search(queries[part], vectors=vectors[part], ranker=ranker, **how)
+            size += sum(len(hit.text) for hits in found[part] for hit in hits)
+            if size > MOST_TEXT:
+                problem = f"the hits contain more than {MOST_TEXT:,} characters; request fewer"
+                raise ApiError(400, problem, "too_much_text")
+        return found
 
     @contextmanager
-    def encoding_on(self, encode: EncodeFn) -> Iterator[None]:
-        """Encode what is left of an index in the background."""
-        index, over = self._snapshot.index, threading.Event()
-        if index.folder is not None and index.unfinished:
+    def followed(self, encode: EncodeFn | None) -> Iterator[None]:
+        """Follow the writers of the index, and encode what is left of it, for the block."""
+        over = threading.Event()
+        threading.Thread(target=self._follow, args=(over,), daemon=True).start()
+        index = self.newest.index
+        if encode is not None and index.folder is not None and index.unfinished:
             arguments = (index.folder, encode, over)
-            threading.Thread(target=self._encode_on, args=arguments, daemon=True).start()
+            threading.Thread(target=_encode_remaining, args=arguments, daemon=True).start()
         try:
             yield
         finally:
             over.set()
 
-    def _encode_on(self, folder: Path, encode: EncodeFn, over: threading.Event) -> None:
-        with suppress(AttributeError, OSError):  # threads have a niceness of their own on Linux
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-        remaining, left = RemainingRows(folder, encode), 1
-        try:
-            while left and not over.is_set():
-                left = remaining.turn()
-                log.info("%s", json.dumps({"event": "encoding", "left": left}))
-        except UserError as error:
-            problem = f"encoding stopped: {error}"
-            log.error("%s", json.dumps({"event": "index", "problem": problem}))
+    def _follow(self, over: threading.Event) -> None:
+        while not over.wait(LOOK_EVERY):
+            self.refresh()
+
+
+def _encode_remaining(folder: Path, encode: EncodeFn, over: threading.Event) -> None:
+    with suppress(AttributeError, OSError):  # threads have a niceness of their own on Linux
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+    remaining, left = RemainingRows(folder, encode), 1
+    try:
+        while left and not over.is_set():
+            left = remaining.turn()
+            log.info("%s", json.dumps({"event": "encoding", "left": left}))
+    except UserError as error:
+        problem = f"encoding stopped: {error}"
+        log.error("%s", json.dumps({"event": "index", "problem": problem}))

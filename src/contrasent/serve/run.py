@@ -5,23 +5,17 @@ import socket
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, see
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
-from contrasent.indexing.remaining import rest_encoder
-from contrasent.model.base import Encoder, TaskEncoder
+from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
 from contrasent.search.folder import is_any_index
 from contrasent.search.index import Index
 from contrasent.search.opening import open_index, resolve_index
-from contrasent.types import Log, Mask, Tokens
-
-if TYPE_CHECKING:
-    from contrasent.serve.batching import Served
+from contrasent.types import Log
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus-client")
@@ -79,7 +73,7 @@ def serve_model(
     settings = ServerSettings(api_key=api_key, hosts=hosts, origins=tuple(cors), **limits)
     if index is None and is_any_index(resolve_index(model)):
         index = model
-    library = None if index is None else open_index(index, private=True)
+    library = None if index is None else open_index(index)
     try:
         folder = find_model(model)
     except ModelError:
@@ -98,9 +92,10 @@ def serve_model(
         release_freed_memory()
         shown, encode = name or Path(model).name or folder.name, None
         if isinstance(library, Index) and library.unfinished:
-            encode = rest_encoder(library, TaskEncoder(encoder))
+            encode = TaskEncoder(encoder)
         app = create_app(
-            served(encoder, shown),
+            encoder,
+            shown,
             index=library,
             open_model=open_index_model,
             settings=settings,
@@ -134,37 +129,8 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-            problem = "is not an address of this machine; try 0.0.0.0{see('port-taken')}"
+            problem = f"is not an address of this machine; try 0.0.0.0{see('port-taken')}"
             raise OptionError("--host", host, problem) from error
         problem = f"cannot listen there ({error.strerror}); choose another --port"
         raise OutputError(f"{_place(host, port)}: {problem}{see('port-taken')}") from error
     return listener
-
-
-def served(encoder: Encoder, name: str) -> "Served":
-    """An encoder as the server sees it."""
-    from contrasent.serve.batching import Served
-
-    before, after = (ids.tolist() for ids in encoder.tokenizer.frame)
-    room = encoder.max_seq_length - len(before) - len(after)
-
-    def wrap(rows: Sequence[Sequence[int]]) -> tuple[Tokens, Mask]:
-        framed = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
-        return framed, np.array([len(row) > room for row in rows], dtype=bool)
-
-    return Served(
-        name=name,
-        identity=encoder.identity,
-        dimension=encoder.dimension,
-        max_seq_length=encoder.max_seq_length,
-        vocabulary=encoder.tokenizer.size,
-        tokenize=encoder.tokenize,
-        wrap=wrap,
-        embed=encoder.embed,
-        prompts=dict(encoder.prompts.texts),
-        default_prompt=encoder.prompts.text(),
-        query_prompt=encoder.prompts.of_task("query"),
-        document_prompt=encoder.prompts.of_task("document"),
-        knows=encoder.tokenizer.knows,
-        nested=encoder.matryoshka_dims,
-    )

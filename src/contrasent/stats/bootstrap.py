@@ -19,6 +19,8 @@ from contrasent.metrics import spearman
 from contrasent.stats.seeds import LEVEL, EffectEstimate, Floats
 
 Counts = NDArray[np.float32]
+Statistics = Mapping[str, Callable[[Counts], Floats]]
+"""By name, from counts (b, n) of n items in each resample to (b,) or (b, m)."""
 
 RESAMPLES = 1000
 """By default. The ends of an interval then move by about 0.1 of its half-width between seeds."""
@@ -28,7 +30,6 @@ MIN_ITEMS = 20  # items needed for an interval: with fewer a percentile bootstra
 BLOCK = 400_000  # counts in memory at once, to stay in the processor's cache
 
 Keys = NDArray[np.uint64]
-Bounds = tuple[float, float] | tuple[None, None]  # ends of an interval, or none
 
 POISSON = np.searchsorted(
     np.cumsum([exp(-1) / factorial(k) for k in range(12)]), (np.arange(1 << 16) + 0.5) / (1 << 16)
@@ -78,7 +79,11 @@ def draw_counts(
         return
     random = np.random.Generator(np.random.SFC64(seed))
     for start in range(0, number, rows):
-        drawn = [_draw(random, min(rows, number - start), size) for size in sizes]
+        block, drawn = min(rows, number - start), []
+        for size in sizes:
+            items = random.integers(0, size, size=(block, size), dtype=np.int32)
+            items += np.arange(block, dtype=np.int32)[:, None] * np.int32(size)
+            drawn.append(np.bincount(items.ravel(), minlength=block * size).reshape(block, size))
         yield np.concatenate(drawn, axis=1, dtype=np.float32)
 
 
@@ -95,12 +100,6 @@ def mixed(x: Keys) -> Keys:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
-
-
-def _draw(random: np.random.Generator, block: int, size: int) -> NDArray[np.int64]:
-    items = random.integers(0, size, size=(block, size), dtype=np.int32)
-    items += np.arange(block, dtype=np.int32)[:, None] * np.int32(size)
-    return np.bincount(items.ravel(), minlength=block * size).reshape(block, size)
 
 
 class RankedPairs:
@@ -120,7 +119,7 @@ class RankedPairs:
         self.y_group = np.empty(len(b), dtype=np.int64)
         self.y_group[order] = group
 
-    def spearman(self, counts: Counts) -> NDArray[np.float64]:
+    def spearman(self, counts: Counts) -> Floats:
         """(b,) Spearman correlation of each resample; NaN where a column is constant in it."""
         weight = counts[:, self.order]
         running = np.cumsum(weight, axis=1, dtype=np.float32)
@@ -139,7 +138,7 @@ class RankedPairs:
         return _ratio(xy, xx, yy)
 
 
-def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.float64]:
+def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> Floats:
     """(b,) Pearson correlation of each resample; NaN where a column is constant in it."""
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
@@ -152,33 +151,26 @@ def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.f
     return _ratio(ab - ma * mb, aa - ma * ma, bb - mb * mb)
 
 
-def mean_interval(values: ArrayLike, number: int = RESAMPLES, seed: int = 0) -> Bounds:
-    """95 % percentile interval of a mean; none of fewer than 20 items, or without resamples."""
-    if len(np.asarray(values)) < MIN_ITEMS or not number:
-        return None, None
-    return interval(mean_draws(values, number, seed))
-
-
 def mean_draws(
     values: ArrayLike,
     number: int = RESAMPLES,
     seed: int | Sequence[int] = 0,
     keys: Keys | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """(number,) the mean over items in each resample of them; of equal ``keys`` together."""
     v = np.asarray(values, dtype=np.float64)
     return resampled({"": lambda counts: counts @ v / len(v)}, [len(v)], number, seed, keys)[""]
 
 
 def resampled(
-    statistics: Mapping[str, Callable[[Counts], NDArray[np.float64]]],
+    statistics: Statistics,
     sizes: Sequence[int],
     number: int,
     seed: int | Sequence[int],
     keys: Keys | None = None,
-) -> dict[str, NDArray[np.float64]]:
-    """Several statistics over the same resamples, from counts (b, n) to (b,) or (b, m) each."""
-    blocks: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
+) -> dict[str, Floats]:
+    """Several statistics over the same resamples."""
+    blocks: dict[str, list[Floats]] = {name: [] for name in statistics}
     for counts in draw_counts(sizes, number, seed, keys):
         for name, statistic in statistics.items():
             blocks[name].append(statistic(counts))
@@ -209,9 +201,7 @@ def _middle_ranks(ends: Counts) -> Counts:
     return ((before + ends + 1) / 2).astype(np.float32, copy=False)
 
 
-def _ratio(
-    xy: NDArray[np.floating], xx: NDArray[np.floating], yy: NDArray[np.floating]
-) -> NDArray[np.float64]:
+def _ratio(xy: NDArray[np.floating], xx: NDArray[np.floating], yy: NDArray[np.floating]) -> Floats:
     # Constant columns leave rounding errors, far below any true sum of squares.
     defined = (xx > 1e-6) & (yy > 1e-6)
     size = np.sqrt(np.where(defined, xx, 1).astype(np.float64) * np.where(defined, yy, 1))
@@ -231,8 +221,15 @@ def paired_spearman_difference(
     Both systems are measured on the same resamples of pairs. The p value is twice the share of
     resamples on the other side of zero (one added to both counts), so it agrees with the interval.
     """
-    a, b = _paired(before, after)
-    a, g = _paired(a, gold)
+    columns = [np.asarray(column, dtype=np.float64) for column in (before, after, gold)]
+    a, b, g = columns
+    if not a.shape == b.shape == g.shape:
+        shapes = " and ".join(str(column.shape) for column in columns)
+        raise DataError(f"paired values of shapes {shapes}; all must be (n,)")
+    if len(a) < MIN_ITEMS:
+        raise DataError(f"{len(a)} items are too few for an interval; {MIN_ITEMS} are needed")
+    if not np.isfinite(columns).all():
+        raise DataError("the paired values contain NaN or infinite numbers")
     first, second = RankedPairs(a, g), RankedPairs(b, g)
     gap = {"": lambda counts: second.spearman(counts) - first.spearman(counts)}
     drawn = resampled(gap, [len(g)], resamples, seed)[""]
@@ -286,7 +283,7 @@ def _studentised(sums: Floats, counts: Floats, value: float, resamples: int, see
     number = len(sums)
     even = np.full(number, 1.0 / number)
     step = max(1, AT_ONCE // number)
-    blocks = []
+    blocks: list[Floats] = []
     for start in range(0, resamples, step):
         weights = random.multinomial(number, even, min(step, resamples - start)).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -300,8 +297,8 @@ def _studentised(sums: Floats, counts: Floats, value: float, resamples: int, see
             kinds = (totals > 0).sum(axis=1)
             errors = np.sqrt((weights * moved**2).sum(axis=1)) / kinds
             blocks.append((np.nanmean(means, axis=1) - value) / errors)
-    drawn: Floats = np.concatenate(blocks)
-    return np.asarray(drawn[np.isfinite(drawn)])
+    drawn = np.concatenate(blocks)
+    return drawn[np.isfinite(drawn)]
 
 
 def from_draws(value: float, draws: Floats) -> EffectEstimate:
@@ -316,14 +313,3 @@ def bootstrap_p(draws: ArrayLike) -> float:
     d = d[np.isfinite(d)]
     other = min(np.count_nonzero(d <= 0), np.count_nonzero(d >= 0))
     return min(1.0, 2 * (other + 1) / (len(d) + 1))
-
-
-def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.shape != b.shape or a.ndim != 1:
-        raise DataError(f"paired values of shapes {a.shape} and {b.shape}; both must be (n,)")
-    if len(a) < MIN_ITEMS:
-        raise DataError(f"{len(a)} items are too few for an interval; {MIN_ITEMS} are needed")
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise DataError("the paired values contain NaN or infinite numbers")
-    return a, b

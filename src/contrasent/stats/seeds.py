@@ -70,10 +70,7 @@ def tost(estimate: EffectEstimate, margin: float) -> float:
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """(m,) p values, adjusted so that any false finding among m tests has the chance alpha.
-
-    Holm (1979): the i-th smallest is multiplied by m - i + 1, and none is below a smaller one.
-    """
+    """(m,) p values adjusted for any false finding among m tests (Holm, 1979)."""
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")
     steps = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))

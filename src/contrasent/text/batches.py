@@ -23,23 +23,14 @@ ORDER, HELDOUT, VIEW = 1, 3, 16
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
-    """A random generator for each seed, purpose and key.
-
-    Args:
-        seed: seed of the run.
-        purpose: a number; different purposes draw different numbers.
-        *key: up to two numbers, such as row and epoch.
-    """
+    """A random generator for a seed, a purpose of its own numbers, and up to two keys."""
     high = [0, *key, *([0] * (2 - len(key))), purpose]
     return np.random.Generator(np.random.Philox(key=seed, counter=high))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The order of a run: every epoch is a new permutation, cut into whole batches.
-
-    The rows that do not fill a last batch are left out, others in every epoch.
-    """
+    """The order of a run: every epoch is a new permutation, cut into whole batches."""
 
     rows: NDArray[np.int64]  # (n,) the corpus rows to train on
     batch_size: int
@@ -87,11 +78,7 @@ class BatchPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketPlan(BatchPlan):
-    """Batches of similar length each (ESimCSE, section 5.3 and Table 6): an ablation.
-
-    In every epoch the rows are shuffled within their buckets and cut into whole batches, and the
-    batches of all buckets are shuffled. ``rows`` stand bucket after bucket.
-    """
+    """Batches of similar length each (ESimCSE, section 5.3 and Table 6), drawn bucket by bucket."""
 
     sizes: tuple[int, ...]
 
@@ -153,11 +140,7 @@ def _bucket_order(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedPlan(BatchPlan):
-    """Batches from several corpora, each from one, in an order that is new in every epoch.
-
-    An epoch has as many batches as all corpora have together, of each at least one; a corpus that
-    gives more of them than it has begins again, in a new order.
-    """
+    """Batches from several corpora, each from one; a corpus that is used up begins again."""
 
     plans: tuple[BatchPlan, ...]
     counts: tuple[int, ...]  # batches of each in an epoch

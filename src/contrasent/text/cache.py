@@ -107,16 +107,7 @@ def tokenized(
     prompts: Sequence[str] = (),
     shared: bool = False,
 ) -> TokenCache:
-    """Tokenize a corpus into a folder, unless the folder holds just that.
-
-    Args:
-        corpus: what to read.
-        tokenizer: what reads it.
-        folder: where to keep it; what else it holds is removed, unless runs share it.
-        lower: whether texts are read in lower case.
-        prompts: what stands before the texts of each column.
-        shared: whether others use the folder too.
-    """
+    """Tokenize a corpus into a folder, which others use too if ``shared``, unless it is there."""
     digest, prompts = corpus.digest(), [*prompts] or [""] * corpus.width
     how = [tokenizer.to_str(), tokenizer.names, tokenizer.max_seq_length, lower, prompts]
     content = json.dumps([FORMAT, digest, corpus.documents, how], sort_keys=True)

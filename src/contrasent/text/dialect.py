@@ -3,8 +3,8 @@
 import csv
 import json
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -35,22 +35,19 @@ class Dialect:
     delimiter: str
     quoted: bool = True  # whether a cell may stand in quotes; else they are letters
     spaced: bool = False  # whether blanks after a delimiter are none of the cell's
-    escaped: bool = False  # whether quotes in a cell follow a backslash rather than be doubled
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The arguments of ``csv.reader``."""
-        escape = {"escapechar": "\\", "doublequote": False} if self.escaped else {}
-        return {"delimiter": self.delimiter, "skipinitialspace": self.spaced, **escape}
+    def reader(self, lines: Iterable[str], *, strict: bool = True) -> Any:
+        """A ``csv.reader`` of lines."""
+        options: dict[str, Any] = {"delimiter": self.delimiter, "skipinitialspace": self.spaced}
+        return csv.reader(lines, strict=strict, **options)
 
     def parses(self, lines: Sequence[str]) -> bool:
         """Whether the lines, of which the last row may be cut, are well formed."""
-        rows = csv.reader(lines, strict=True, **self.options)
+        rows = self.reader(lines)
         try:
-            for _ in rows:
-                pass
+            deque(rows, maxlen=0)
         except csv.Error:
-            return rows.line_num >= len(lines) >= SAMPLE
+            return bool(rows.line_num >= len(lines) >= SAMPLE)
         return True
 
 
@@ -78,20 +75,14 @@ def find(file: Source, form: str, delimiter: str | None = None) -> Dialect:
         size += len(line)
         if size > CHARACTERS:
             break
-    tabbed = form == ".tsv"
-    stated = lines[0].strip().strip('"')[len(STATED) :] if _states(lines) else ""
-    mark = delimiter or stated or _delimiter(lines, "\t" if tabbed else ",")
-    if tabbed and mark == "\t" and not _quotes_tabs(lines):
+    stated = re.fullmatch(rf'"?{STATED}([{MARKS}])"?\s*', "".join(lines[:1]))
+    usual = "\t" if form == ".tsv" else ","
+    mark = delimiter or (stated[1] if stated else _delimiter(lines, usual))
+    if usual == mark == "\t" and not _quotes_tabs(lines):
         return Dialect(mark, quoted=False)
-    ways = [Dialect(mark, spaced=True), Dialect(mark), Dialect(mark, escaped=True, spaced=True)]
-    if not re.search(rf'{re.escape(mark)} +"', "".join(lines)):
-        ways.pop(0)
-    return next((way for way in ways if way.parses(lines)), Dialect(mark))
-
-
-def _states(lines: Sequence[str]) -> bool:
-    """Whether the first line states the delimiter."""
-    return bool(lines) and re.fullmatch(rf'"?{STATED}[{MARKS}]"?\s*', lines[0]) is not None
+    spaced = Dialect(mark, spaced=True)
+    blanks = re.search(rf'{re.escape(mark)} +"', "".join(lines)) is not None
+    return spaced if blanks and spaced.parses(lines) else Dialect(mark)
 
 
 def _delimiter(lines: Sequence[str], usual: str) -> str:
@@ -116,10 +107,7 @@ def _delimiter(lines: Sequence[str], usual: str) -> str:
 
 
 def _quotes_tabs(lines: Sequence[str]) -> bool:
-    """Whether quotes in a tsv enclose cells, as pandas and Excel write them; else they are letters.
-
-    As in the STS files, whose stray quotes would swallow lines.
-    """
+    """Whether quotes in a tsv enclose cells, as pandas and Excel write them, or are letters."""
     bare = [line.rstrip("\r\n").split("\t") for line in lines]
     opening = [cell for row in bare for cell in row if cell.startswith('"')]
     if not opening or not Dialect("\t").parses(lines):
@@ -127,14 +115,13 @@ def _quotes_tabs(lines: Sequence[str]) -> bool:
     rows = [row for row in csv.reader(lines, delimiter="\t") if row]
     if len({len(row) for row in rows[:-1]}) > 1:
         return False
-    whole = [cell for cell in opening if len(cell) > 1 and cell.endswith('"')]
     columns = zip(*(row for row in bare[1:] if any(row)), strict=False)  # below a header
-    if any(all(cell[:1] == '"' == cell[-1:] and len(cell) > 1 for cell in col) for col in columns):
+    if any(all(re.fullmatch('".*"', cell) for cell in column) for column in columns):
         return True
     # A program quotes what holds a quote, a tab or a line break; Excel a comma too.
+    needed = any(re.search(r'["\t\n]', cell) for row in rows for cell in row)
     commas = any("," in cell for row in bare for cell in row if not cell.startswith('"'))
-    needed = [cell for row in rows for cell in row if re.search(r'["\t\n]', cell)]
-    return bool(needed) or (not commas and all("," in cell for cell in whole))
+    return needed or (not commas and all("," in cell for cell in opening if cell.endswith('"')))
 
 
 def head(rows: Sequence[Cells]) -> int:
@@ -143,18 +130,16 @@ def head(rows: Sequence[Cells]) -> int:
     usual = widths.most_common(1)[0][0] if widths else 0
     if usual < 2:
         return 0
-    filled = [sum(bool(str(cell or "").strip()) for cell in row) for row in rows[:HEADS]]
-    needed = max((usual + 1) // 2, 2 if usual > 2 else 1)
-    wide = [
-        at
-        for at, count in enumerate(filled)
-        if len(rows[at]) >= usual and count >= needed and not str(rows[at][0]).startswith(STATED)
-    ]
-    for at in wide:
-        whole = filled[at] == len(rows[at])
-        if whole and (at == wide[0] or _plainly_named(list(map(str, rows[at])), rows[at + 1 :])):
+    needed, begin = max((usual + 1) // 2, 2 if usual > 2 else 1), -1
+    for at, row in enumerate(rows[:HEADS]):
+        filled = sum(bool(str(cell or "").strip()) for cell in row)
+        if len(row) < usual or filled < needed or str(row[0]).startswith(STATED):
+            continue
+        whole = filled == len(row)
+        if whole and (begin < 0 or _plainly_named(list(map(str, row)), rows[at + 1 :])):
             return at
-    return wide[0] if wide else 0
+        begin = at if begin < 0 else begin
+    return max(begin, 0)
 
 
 def names(cells: Sequence[str]) -> tuple[str, ...]:
@@ -170,10 +155,7 @@ def names(cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_header(first: Sequence[str], below: Sequence[Cells]) -> bool | None:
-    """Whether a first row names columns: yes, unless it plainly is like those below.
-
-    None where it may be either, as sentences above sentences.
-    """
+    """Whether a first row names columns; None where it may be either, as sentences are."""
     columns = _columns(first, below)
     if not columns:
         return False

@@ -44,16 +44,13 @@ or where no model is known :func:`letters`."""
 
 def letters(texts: Sequence[str], column: int) -> NDArray[np.uint64]:
     """Numbers of texts, equal for those that differ in letter case alone."""
-    return np.fromiter(map(_mark, texts), np.uint64, len(texts))
+    folded = (text.casefold().encode("utf-8") for text in texts)
+    marks = (hashlib.blake2b(text, digest_size=8).digest() for text in folded)
+    return np.frombuffer(b"".join(marks), "<u8").astype(np.uint64)
 
 
 def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> Split:
-    """Choose pairs to hold out, with all rows that share a text with them.
-
-    At most a fifth of the rows, by the seed alone, in two passes and linear time. Where nearly all
-    rows share texts, queries are held out whose documents stay in training, or documents whose
-    queries do.
-    """
+    """Choose pairs to hold out, a fifth at most, with all rows that share a text with them."""
     if count < 1:
         problem = "must be at least 1, or choose another --evaluate"
         raise OptionError("eval_size", count, problem)
@@ -73,11 +70,8 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
             other = _one_side(texts, order, wanted, budget, side)
             if len(other[0]) > len(chosen):
                 chosen, gone = other
-                note = (
-                    f"held out: {len(chosen):,} {names[0]}, but not their {names[1]}, which "
-                    "most rows "
-                    "share"
-                )
+                sides = f"{names[0]}, but not their {names[1]}, which most rows share"
+                note = f"held out: {len(chosen):,} {sides}"
     if not chosen:
         raise TrainingError(
             f"{corpus.source}: {len(order)} pairs are too few to hold any out for evaluation, "
@@ -100,10 +94,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
 
 
 def _numbered(corpus: Corpus, keys: Keys) -> tuple[NDArray[np.int64], Callable[[int, int], str]]:
-    """(n, width) a number for every text, from 0, and what gives the string of a row and column.
-
-    Equal strings are looked at once.
-    """
+    """(n, width) a number for every text, from 0, and what gives the string of a row and column."""
     places: list[dict[str, int]] = [{} for _ in range(corpus.width)]
     flat = array("q")
     for row in corpus:
@@ -244,8 +235,3 @@ def _chosen(
             problem = f"eval_size {count}: at least {MIN_HELD_OUT} {what} are needed"
         raise TrainingError(f"{problem}; add text or choose another --evaluate")
     return np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
-
-
-def _mark(text: str) -> int:
-    digest = hashlib.blake2b(text.casefold().encode("utf-8"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

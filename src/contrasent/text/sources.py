@@ -1,9 +1,8 @@
-"""From a name to bytes and lines of text: a file (gzip or xz too), a folder, a pipe."""
+"""From a name to bytes and lines of text: a file (gzip too), a folder, a pipe."""
 
 import gzip
 import io
 import json
-import lzma
 import os
 import shutil
 import sys
@@ -22,11 +21,9 @@ from contrasent.files import writing
 
 FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
 PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read packed: ".txt.gz"
-PACKINGS = (".gz", ".xz")
+GZIP = ".gz"
 JSON, ARROW = ".json", ".arrow"  # of files that are named, or that a data set's folder names
-KNOWN = ", ".join(
-    (*FORMATS, JSON, *(f"{form}{packing}" for form in PACKED for packing in PACKINGS))
-)
+KNOWN = ", ".join((*FORMATS, JSON, *(f"{form}{GZIP}" for form in PACKED)))
 
 LONGEST = 1 << 26  # characters in one line: beyond it a file is not taken for text
 
@@ -44,36 +41,25 @@ def unpacked_limit(packed: int) -> int:
     return max(FREE, DENSEST * packed)
 
 
-class _Limited(io.BufferedIOBase):
-    """A packed file that is read as far as its size allows."""
+class _LimitedGzip(gzip.GzipFile):
+    """A gzip file that is read as far as its size allows."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._path, self._limit = path, unpacked_limit(path.stat().st_size)
 
     def readinto(self, buffer: Any) -> int:
-        count = super().readinto1(memoryview(buffer)[: 1 << 20])
-        if self.tell() > (limit := unpacked_limit(self.path.stat().st_size)):
-            problem = f"unpacks to more than {limit:,} bytes, {DENSEST} times its size"
-            raise ExpansionError(self.path, f"{problem}; unpack it first if this is expected")
+        count = self.readinto1(memoryview(buffer)[: 1 << 20])
+        if self.tell() > self._limit:
+            problem = f"unpacks to more than {self._limit:,} bytes, {DENSEST} times its size"
+            raise ExpansionError(self._path, f"{problem}; unpack it first if this is expected")
         return count
 
 
-class _Gzip(_Limited, gzip.GzipFile):
-    def __init__(self, path: Path) -> None:
-        gzip.GzipFile.__init__(self, path)
-        self.path = path
-
-
-class _Xz(_Limited, lzma.LZMAFile):
-    def __init__(self, path: Path) -> None:
-        lzma.LZMAFile.__init__(self, path)
-        self.path = path
-
-
 def open_packed(path: Path) -> IO[bytes]:
-    """Open a gzip or xz file; an ``ExpansionError`` where it unpacks to far too much."""
-    kind = _Xz if path.suffix.lower() == ".xz" else _Gzip
+    """Open a gzip file; an ``ExpansionError`` where it unpacks to far too much."""
     # BufferedReader reads by `readinto` alone.
-    return io.BufferedReader(kind(path), 1 << 16)
+    return io.BufferedReader(_LimitedGzip(path), 1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +71,8 @@ class Source:
     form: str
     shown: str  # its name in messages
     spool: "Spool | None" = None  # keeps a temporary copy of standard input alive
-    encoding: str = ""  # unless it must be UTF-8; what cannot be decoded is then replaced
+    encoding: str = ""  # unless it must be UTF-8
+    errors: str = "surrogateescape"  # how what cannot be decoded is, so that its line can be named
 
     def content(self) -> Iterator[bytes]:
         """The bytes of the file, block by block."""
@@ -96,9 +83,8 @@ class Source:
     def lines(self) -> Lines:
         r"""Numbered lines; they end in "\n", "\r\n" or "\r", and a byte order mark is cut off."""
         with reading(self.shown), self._opened(unpack=True) as raw:
-            # Undecodable bytes come through as surrogates, so that their line can be named.
-            errors = "replace" if self.encoding else "surrogateescape"
-            stream = io.TextIOWrapper(raw, encoding=self.encoding or "utf-8-sig", errors=errors)
+            encoding = self.encoding or "utf-8-sig"
+            stream = io.TextIOWrapper(raw, encoding=encoding, errors=self.errors)
             number = 0
             while line := stream.readline(LONGEST):
                 number += 1
@@ -112,7 +98,7 @@ class Source:
     def _opened(self, *, unpack: bool = False) -> AbstractContextManager[IO[bytes]]:
         if not isinstance(self.path, Path):
             return self.path()
-        if unpack and self.path.suffix.lower() in PACKINGS:
+        if unpack and self.path.suffix.lower() == GZIP:
             return open_packed(self.path)
         return self.path.open("rb")
 
@@ -136,21 +122,18 @@ def _remove(path: Path, owner: int) -> None:
 
 def form_of(path: Path) -> str | None:
     """The format that a file's suffix stands for, such as ".csv" for "a.csv.gz", or None."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in FORMATS:
-        return suffixes[-1]
-    if len(suffixes) > 1 and suffixes[-1] in PACKINGS and suffixes[-2] in PACKED:
-        return suffixes[-2]
-    return None
+    *_, inner, last = ("", "", *map(str.lower, path.suffixes))
+    if last == GZIP and inner in PACKED:
+        return inner
+    return last if last in FORMATS else None
 
 
 def find(source: str | Path) -> list[Source]:
     """The files that a name stands for, in the order of their paths.
 
-    "-" is standard input, and a pipe is read like it: a sentence a line, copied once to a temporary
-    file because a corpus is read more than once. A folder stands for all files below it whose
-    suffix is known, .json aside; hidden ones are passed over. One that ``save_to_disk`` of the
-    package datasets wrote stands for its rows.
+    "-" is standard input, and a pipe is read like it, from a temporary copy. A folder stands for
+    all files below it whose suffix is known, .json and hidden ones aside, or for the rows that
+    ``save_to_disk`` of the package datasets wrote there.
     """
     if str(source) == "-":
         return [_spooled(sys.stdin.buffer, "standard input")]
@@ -171,7 +154,7 @@ def find(source: str | Path) -> list[Source]:
     if not path.is_file():
         with reading(str(source)), path.open("rb") as stream:
             return [_spooled(stream, str(source))]
-    plain = path.with_suffix("") if path.suffix.lower() in PACKINGS else path
+    plain = path.with_suffix("") if path.suffix.lower() == GZIP else path
     form = JSON if plain.suffix.lower() == JSON else form_of(path)
     if form is None:
         suffix = path.suffix or "none"
@@ -236,9 +219,8 @@ def reading(source: str) -> Iterator[None]:
     """Turn an operating system's complaint about a file into an ``InputError``."""
     try:
         yield
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        kind = "xz" if source.lower().endswith(".xz") else "gzip"
-        raise InputError(source, f"not a complete {kind} file ({error})") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(source, f"not a complete gzip file ({error})") from error
     except OSError as error:
         raise InputError(source, f"cannot read ({error.strerror or error})") from error
 

@@ -248,11 +248,7 @@ def _sound(rows: _Rows, lenient: bool) -> Iterator[Record]:
 def open_tables(
     files: Iterable[Source], columns: Iterable[str | int | None], **options: Any
 ) -> list[Table]:
-    """Open tables of which some columns are wanted.
-
-    A column by name says that there is a header; a doubtful first row is none where all are chosen
-    by position.
-    """
+    """Open tables; a wanted column by name says that there is a header."""
     chosen = [column for column in columns if column is not None]
     named = any(isinstance(column, str) for column in chosen)
     tables = []
@@ -350,7 +346,7 @@ def _cells_of(lines: Lines, source: str, how: Dialect, *, strict: bool) -> _Rows
             cells = line.rstrip("\r\n").split(how.delimiter)
             yield number, cells if len(cells) > 1 or cells[0].strip() else None
         return
-    rows = csv.reader((line for _, line in lines), strict=strict, **how.options)
+    rows = how.reader((line for _, line in lines), strict=strict)
     while True:
         number = rows.line_num + 1
         try:
@@ -367,10 +363,7 @@ def _cells_of(lines: Lines, source: str, how: Dialect, *, strict: bool) -> _Rows
 def _jsonl(
     values: Iterator[Record], source: str, ahead: int, known: Iterable[str]
 ) -> tuple[tuple[str, ...] | None, _Rows]:
-    """Every line a string, an array, or an object; the first line decides for all.
-
-    Columns are the known keys, and those of the first line and of ``ahead`` lines after it.
-    """
+    """Rows of the first value's kind; columns are known keys, and those of ``ahead`` rows."""
     start = next((row for row in values if row[1] is not None), None)
     if start is None:
         return None, iter(())
@@ -411,10 +404,7 @@ def _jsonl(
 
 
 def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
-    """Rows {query, pos, neg}, as BGE trains on: one for each positive, with so many negatives.
-
-    Each positive takes the next negatives of its query, from the first again after the last.
-    """
+    """Rows {query, pos, neg}, as BGE trains on: one for each positive, negatives in turn."""
     if value is None:
         yield number, None
         return

@@ -65,10 +65,7 @@ class Tokenizer:
         self.backend.enable_truncation(max_seq_length, direction=side)
 
     def hand_over(self, folder: Path) -> "Tokenizer":
-        """Hand the backend to the next load of this folder while this one exists; use it no more.
-
-        A vocabulary of 250,000 pieces takes seconds to read.
-        """
+        """Hand the backend to the next load of this folder; large ones take seconds to read."""
         _HANDED_OVER[folder.resolve()] = self
         return self
 
@@ -258,11 +255,7 @@ Ids = NDArray[np.int32]
 
 
 class TextKeys:
-    """Numbers of texts that are equal where a model reads the same tokens: the one definition.
-
-    The tokens of a prompt do not count, where it leaves a text's first token and its cut as they
-    are.
-    """
+    """Numbers of texts, equal where a model reads equal tokens; those of a prompt do not count."""
 
     def __init__(self, tokenizer: Tokenizer, lower: bool, prompts: Sequence[str]) -> None:
         """``prompts``: that of each column."""

@@ -7,17 +7,18 @@ the special tokens of the template.
 """
 
 import math
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import ModelError, OptionError, check_choice
+from contrasent.errors import DataError, ModelError, OptionError, check_choice
 from contrasent.text.tokens import Tokenizer
-from contrasent.text.wordnet import wordnet_synonyms
 
 Ids = NDArray[np.int32]
 Level = Literal["word", "token", "row"]
@@ -43,6 +44,11 @@ STOP_WORDS = (
 )
 # fmt: on
 """English function words, for ``InsertStopWords``."""
+
+WORDNET_FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
+WORDNET_FOLDERS = (
+    "/usr/share/wordnet", "/usr/local/share/wordnet", "/usr/local/WordNet-3.0/dict",
+)  # fmt: skip
 
 GIVEN = {"mask", "continues", "fill", "synonyms", "where"}
 """Parameters that come from the tokenizer, a model or a data set, not from an option."""
@@ -152,10 +158,7 @@ class DeleteOneWord(WordView):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatWords(RateView, WordView):
-    """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition").
-
-    The released code repeats fewer than ten, and never the last word.
-    """
+    """Repeat some words in place (ESimCSE, section 3.1 and Table 5), by its code never the last."""
 
     def _selected(self, words: list[str], random: np.random.Generator) -> list[int]:
         """Positions of the words to repeat, in order."""
@@ -188,10 +191,7 @@ class InsertStopWords(RepeatWords):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaceSynonym(WordView):
-    """Replace ``count`` words by a synonym (SimCSE, Table 1, "synonym replacement": one word).
-
-    Looked up in lower case without punctuation; capital and punctuation are kept.
-    """
+    """Replace ``count`` words by a synonym (SimCSE, Table 1); capital and punctuation are kept."""
 
     synonyms: Callable[[str], Sequence[str]]
     count: int = 1
@@ -231,10 +231,7 @@ class Identity(View):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatTokens(RateView):
-    """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition").
-
-    The result may be longer than the length that sentences are cut at, as in the released code.
-    """
+    """Repeat some sub-words in place (ESimCSE, section 3.1), beyond the length of the cut too."""
 
     level: ClassVar[Level] = "token"
 
@@ -262,10 +259,7 @@ class InTemplate(View):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InsertMask(RateView):
-    """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").
-
-    ``continues`` is as in ``ReplaceMasked``: without it any sub-word may be followed by a [MASK].
-    """
+    """Insert [MASK] after some words (ESimCSE, Table 5); after sub-words without ``continues``."""
 
     level: ClassVar[Level] = "token"
     mask: int
@@ -332,15 +326,12 @@ class InsertMaskedPrediction(FilledMasks):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReplaceMasked(FilledMasks):
-    """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%").
-
-    The paper does not say whether the prediction is drawn ("sample") or the best one ("argmax").
-    """
+    """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%")."""
 
     mask: int
     fill: Fill
     percent: float = 15.0  # from 0 up to, not including, 100
-    draw: Draw = "argmax"
+    draw: Draw = "argmax"  # or "sample"; the paper does not say which
     # (vocabulary,) bool, true for ids that continue a word, see `word_continuations`; without it
     # every sub-word is a word
     continues: NDArray[np.bool_] | None = None
@@ -451,3 +442,46 @@ def word_continuations(tokenizer: Tokenizer | None) -> NDArray[np.bool_] | None:
         else:
             continues[i] = not text.startswith(("Ġ", "▁")) and i not in tokenizer.specials.all
     return continues
+
+
+def wordnet_synonyms(folder: str | Path | None = None) -> Callable[[str], Sequence[str]]:
+    """A word's synonyms: the other members of all its synsets, of every part of speech, sorted."""
+    folder = folder or os.environ.get("WNSEARCHDIR")
+    if folder is None:
+        folder = next(
+            (place for place in WORDNET_FOLDERS if Path(place, WORDNET_FILES[0]).is_file()), None
+        )
+    if folder is None:
+        raise DataError(
+            "synonyms need WordNet: apt install wordnet-base, or set "
+            f"WNSEARCHDIR to a folder with {', '.join(WORDNET_FILES)}"
+        )
+    missing = [name for name in WORDNET_FILES if not Path(folder, name).is_file()]
+    if missing:
+        raise DataError(f"{folder}: {missing[0]} is missing; not a WordNet folder")
+    members_of: dict[str, set[str]] = {}
+    for name in WORDNET_FILES:
+        for members in _synsets(Path(folder, name)):
+            for member in members:
+                members_of.setdefault(member.lower(), set()).update(members)
+    table = {
+        word: tuple(sorted(member for member in members if member.lower() != word))
+        for word, members in members_of.items()
+    }
+    return lambda word: table.get(word, ())
+
+
+def _synsets(path: Path) -> Iterator[list[str]]:
+    """Members of each synset of a data file (the format is WordNet's manual page wndb(5WN))."""
+    with path.open(encoding="utf-8") as stream:
+        for number, line in enumerate(stream, 1):
+            if line.startswith("  "):  # the license
+                continue
+            fields = line.split(" ")
+            try:
+                # offset, file, part of speech, count in hexadecimal, then word and sense number
+                words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
+            except (IndexError, ValueError) as error:
+                raise DataError(f"{path}:{number}: not a line of a WordNet data file") from error
+            # Adjectives may carry a marker of position: "alone(p)".
+            yield [word.split("(")[0].replace("_", " ") for word in words]

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
+from contrasent.elsewhere import setting_hint
 from contrasent.engine.parameters import (
     Count,
     Parameter,
@@ -23,7 +24,7 @@ from contrasent.engine.parameters import (
     check_values,
 )
 from contrasent.engine.registry import base_shape, needs_pairs, parameters, parts, published
-from contrasent.errors import RENAMED, OptionError, check_choice
+from contrasent.errors import OptionError, check_choice
 from contrasent.model.pooling import POOLERS
 from contrasent.processes import instructions
 
@@ -209,8 +210,8 @@ def choose(
         raise OptionError("--objective", objective, problem)
     for name in given:
         if name not in declared | known:
-            if name in RENAMED:
-                raise OptionError(option, name, f"is called {RENAMED[name]!r} here")
+            if hint := setting_hint(name):
+                raise OptionError(option, name, hint)
             problem = f"unknown setting of a run{f' or of {objective}' if objective else ''}"
             raise OptionError(option, name, problem, choices=sorted(known | declared))
     of_run = {name: known[name].read(value) for name, value in given.items() if name in known}

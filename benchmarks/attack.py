@@ -1,18 +1,39 @@
-"""Damaged documents of every format, and files that expand to far more than they weigh."""
+"""Damaged documents of every format, and files that expand to far more than they weigh.
 
+    python -m benchmarks.attack [mutants] [bombs] [--count N]
+
+``contrasent index`` reads each: 200 mutants of each format, four of all formats at a time, and
+every bomb alone. A traceback, a crash, a time beyond the limit, escape sequences in what is
+printed, more than 1 GiB and no index are failures, printed as they are found. Exit 1: one failed.
+"""
+
+import argparse
 import gzip
 import io
 import json
+import os
+import random
+import re
 import struct
+import subprocess
+import sys
+import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.attack.bench import Bench, done, tiny_model
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path += [str(TESTS), str(TESTS / "documents")]  # makers of small models and documents
 
 PROSE = "Rivers carry sand to the sea. The sea grinds it finer.\n"
+MEMORY = 1 << 30
+"""Bytes that a command may take."""
+CASES = {"mutants": 200, "bombs": 51}
+# Control characters but tab and line ends, and those that turn the direction of text.
+ESCAPES = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def samples() -> dict[str, bytes]:
@@ -72,9 +93,9 @@ def parquet(rows: list[dict[str, str]], **options: object) -> bytes:
     return stream.getvalue()
 
 
-def mutant(data: bytes, bench: Bench) -> bytes:
+def mutant(data: bytes, draw: random.Random) -> bytes:
     """A document with some bytes changed, repeated, or cut off."""
-    draw, changed = bench.draw, bytearray(data)
+    changed = bytearray(data)
     for _ in range(draw.choice((1, 2, 8, 32))):
         changed[draw.randrange(len(changed))] = draw.randrange(256)
     at = draw.randrange(len(changed))
@@ -86,34 +107,21 @@ def mutant(data: bytes, bench: Bench) -> bytes:
     return bytes(changed)
 
 
-def mutants(bench: Bench) -> None:
-    """``count`` mutants of each format, a folder of them at a time."""
+def mutants(home: Path, count: int) -> Iterator[tuple[str, Path, float]]:
+    """Folders with four mutants of each format: a name, the folder and the seconds it may take."""
     from contrasent.documents.parsers import FORMATS
     from contrasent.documents.text_formats import CODE
 
-    model, place = tiny_model(bench.home / "model"), bench.home / "mutants"
-    done(partial(write_mutants, place, bench), 1200)  # elsewhere: its memory does not count
-    folders = {path.name.replace("_", "."): path for path in sorted(place.iterdir())}
-    for suffix in sorted(set(FORMATS) - {*CODE} - folders.keys()):
-        bench.fail("broken bench", f"there is no sample of the format {suffix}")
-    for suffix, folder in folders.items():
-        bench.tried += len(list(folder.iterdir())) - 1
-        attempt = bench.command(
-            f"mutants of {suffix}", "index", folder, "-o", f"{folder}-ix", "--model", model,
-            "--quiet", seconds=60 + bench.count,
-        )  # fmt: skip
-        if attempt.status:
-            bench.fail("no index", f"mutants of {suffix}", attempt.err)
-
-
-def write_mutants(place: Path, bench: Bench) -> None:
-    """A folder of mutants of each format, and a document that is whole."""
-    for suffix, data in samples().items():
-        folder = place / suffix.replace(".", "_")
-        folder.mkdir(parents=True)
-        for number in bench.numbers():
-            (folder / f"{number:04}{suffix}").write_bytes(mutant(data, bench))
-        (folder / "whole.md").write_text(PROSE)
+    draw, whole = random.Random("mutants"), samples()
+    if lacking := set(FORMATS) - {*CODE} - whole.keys():
+        raise SystemExit(f"no sample of the format {', '.join(sorted(lacking))}")
+    for first in range(0, count, 4):
+        folder = home / f"mutants{first}"
+        folder.mkdir()
+        for suffix, data in whole.items():
+            for number in range(first, min(first + 4, count)):
+                (folder / f"{number:04}{suffix}").write_bytes(mutant(data, draw))
+        yield folder.name, folder, 300.0
 
 
 # --------------------------------------------------------------------------- bombs
@@ -295,26 +303,86 @@ def expanding_parquet() -> bytes:
     return stream.getvalue()
 
 
-def bombed(bench: Bench) -> None:
-    """Each bomb alone, with a document that is whole."""
-    model, listed = tiny_model(bench.home / "model"), list(bombs())
-    for number in bench.numbers(min(bench.count, len(listed))):
-        name, make = listed[number]
-        folder = bench.home / f"bomb{number}"
+def bombed(home: Path, count: int) -> Iterator[tuple[str, Path, float]]:
+    """Each bomb in a folder: its name, the folder and the seconds it may take."""
+    for name, make in list(bombs())[:count]:
+        folder = home / name.replace(".", "_")
         folder.mkdir()
-        done(partial(write, folder / name, make))
-        (folder / "whole.md").write_text(PROSE)
-        attempt = bench.command(
-            name, "index", folder, "-o", f"{folder}-ix", "--model", model, "--quiet",
-            seconds=45,
-        )  # fmt: skip
-        if attempt.status:
-            bench.fail("no index", name, attempt.err)
+        (folder / name).write_bytes(make())
+        yield name, folder, 45.0
 
 
-def write(path: Path, make: Callable[[], bytes]) -> None:
-    """Write a file in a process of its own, whose memory is not counted."""
-    path.write_bytes(make())
+def fault(folder: Path, model: Path, seconds: float) -> tuple[str, str, float, int]:
+    """Index a folder that also holds a whole document.
+
+    Returns:
+        What is wrong or "", what was printed, the seconds taken and the most bytes of a process.
+    """
+    (folder / "whole.md").write_text(PROSE)
+    words = ["index", folder, "-o", f"{folder}-ix", "--model", model, "--quiet"]
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "contrasent", *map(str, words)], stdout=output, stderr=output
+        )
+        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+            load = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+            if time.monotonic() - began > seconds * load:
+                process.kill()
+                ended = os.wait4(process.pid, 0)
+                break
+            time.sleep(0.01)
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace")
+    status, memory = os.waitstatus_to_exitcode(ended[1]), ended[2].ru_maxrss << 10
+    taken = time.monotonic() - began
+    if status == -9:
+        return "hang", text, taken, memory
+    if "Traceback (most recent call last)" in text or "Fatal Python error" in text:
+        return "traceback", text, taken, memory
+    if ESCAPES.search(text):
+        return "escape", text, taken, memory
+    if status:
+        return f"status {status}", text, taken, memory
+    return "memory" if memory > MEMORY else "", text, taken, memory
 
 
-CASES = {"mutants": (mutants, 200), "bombs": (bombed, 51)}
+def tiny_model(folder: Path) -> Path:
+    """A model with random weights, by the tests' own makers."""
+    from contrasent.encoder.backbone import quiet
+    from contrasent.encoder.encoder import TorchEncoder
+    from tiny_models import write_backbone, write_tokenizer
+
+    bare = folder.with_name("bare")
+    with quiet():
+        write_backbone("bert", bare, write_tokenizer("bert", bare))
+    TorchEncoder.load(bare, pooling="mean", normalize=True).save(folder)
+    return folder
+
+
+def main() -> int:
+    """Run the cases one after the other."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.attack")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="mutants, bombs; both by default")
+    parser.add_argument("--count", type=int, help="inputs of each case, instead of its own number")
+    options = parser.parse_args()
+    if unknown := set(options.cases) - set(CASES):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    failed = 0
+    for case in options.cases or CASES:
+        count, tried, slowest, most = options.count or CASES[case], 0, 0.0, 0
+        with tempfile.TemporaryDirectory(prefix="attack-") as place:
+            home = Path(place)
+            model = tiny_model(home / "model")
+            for name, folder, seconds in (mutants if case == "mutants" else bombed)(home, count):
+                wrong, text, taken, memory = fault(folder, model, seconds)
+                tried, slowest, most = tried + 1, max(slowest, taken), max(most, memory)
+                if wrong:
+                    failed += 1
+                    print(f"{name}: {wrong}\n{text[-1600:]}", flush=True)
+        print(f"{case}: {tried} runs, slowest {slowest:.1f} s, most memory {most >> 20:,} MB")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
