@@ -95,8 +95,8 @@ def reproduce(base, home, results, items, seeds):
     wanted = own.find(items)
     data, scale = home / "data", own.scales["lab"]
     found = Planner(results, data, scale, own.corpora, base=str(base)).plan(wanted, seeds)
-    outcome = run(found, ResultStore(results), data)
-    (results / "made").write_text(str(outcome.made))
+    made, _ = run(found, ResultStore(results), data)
+    (results / "made").write_text(str(made))
     told = book(wanted, results, "lab")
     (results / "book.json").write_text(json.dumps(told))
 

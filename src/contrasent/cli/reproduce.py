@@ -1,6 +1,7 @@
 """``contrasent reproduce ITEM...``."""
 
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -208,6 +209,7 @@ def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choic
         plan = planner.plan(items, seeds)
         todo = missing(plan.jobs, store)
         options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {store.home}")
-        outcome = run(plan, store, planner.data, log=options.note, **choices)
-    left = f"; {outcome.left} jobs remain" if outcome.left else ""
-    options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")
+        began = time.monotonic()
+        made, left = run(plan, store, planner.data, log=options.note, **choices)
+    rest = f"; {left} jobs remain" if left else ""
+    options.note(f"{made} measurements in {duration(time.monotonic() - began)}{rest}")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import INSTALLED, resolve
 from contrasent.reproduce import measures
-from contrasent.reproduce.corpora import Built, NamedCorpus, build
+from contrasent.reproduce.corpora import NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.store import Json, ResultStore, digest_of, folder_digest
 from contrasent.reproduce.tables import (
@@ -26,9 +26,9 @@ from contrasent.reproduce.tables import (
     TARGET,
     FittedTransform,
     Item,
-    Resolved,
     Row,
     Scale,
+    Training,
     recipe_digest,
     resolve_row,
 )
@@ -40,15 +40,6 @@ every comment, so it is only recorded."""
 
 INDIFFERENT = ("save_steps", "eval_size")  # settings that do not affect numbers
 OF_EVALUATION = ("eval_steps", "early_stopping_patience")  # those of a run that is evaluated
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """How a model is trained; ``trace``: options of the measure that follows it, if any."""
-
-    corpus: Built
-    resolved: Resolved
-    trace: Options | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +70,15 @@ class Job:
     def describe(self) -> Json:
         """The record that is stored with its results."""
         about: Json = {"label": self.label, "base": Path(self.base).name}
-        if self.training is not None:
-            resolved = self.training.resolved
+        if (training := self.training) is not None and training.corpus is not None:
             # Local paths are private.
-            names = {k: Path(v).name for k, v in resolved.models.items()}
-            corpus = asdict(self.training.corpus)
+            names = {k: Path(v).name for k, v in training.models.items()}
+            corpus = asdict(training.corpus)
             del corpus["path"]
             about |= {
-                "objective": resolved.objective,
-                "parameters": {**resolved.defaults, **resolved.given, **names},
-                "settings": resolved.settings,
+                "objective": training.objective,
+                "parameters": {**training.defaults, **training.given, **names},
+                "settings": training.settings,
                 "corpus": corpus,
             }
         return about
@@ -205,22 +195,22 @@ class Planner:
             job.seed = min(job.seed, seed)
 
     def _training(self, row: Row, seed: int, kind: str, options: Options) -> Job:
-        resolved = resolve_row(row, self.scale, seed=seed)
+        training = resolve_row(row, self.scale, seed=seed)
         base = self._folder(row.base)
-        models = {k: self._folder(v, row.base) for k, v in resolved.models.items()}
-        settings = dict(resolved.settings)
+        models = {k: self._folder(v, row.base) for k, v in training.models.items()}
+        settings = dict(training.settings)
         if settings["pooling"] is None and not (base / "modules.json").is_file():
             settings["pooling"] = "cls"
-        built = self._corpus(row.corpus, resolved.sentences, seed if row.fresh_samples else 0)
+        built = self._corpus(row.corpus, training.sentences, seed if row.fresh_samples else 0)
         trace = options if kind in measures.FOLLOWING else None
-        select = "none" if trace else resolved.select
+        select = "none" if trace else training.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
         judged_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
-        values = {**resolved.defaults, **resolved.given}
+        values = {**training.defaults, **training.given}
         fingerprint = {
             "version": NUMBERS["train"],
             "base": self._digest(base),
-            "objective": resolved.objective,
+            "objective": training.objective,
             "parameters": {**values, **{k: self._digest(v) for k, v in models.items()}},
             "settings": {
                 k: v
@@ -232,9 +222,11 @@ class Planner:
             "trace": [kind, trace] if trace is not None else None,
             "judged on": judged_on,
         }
-        given = {**resolved.given, **{k: str(v) for k, v in models.items()}}
-        resolved = replace(resolved, settings=settings, given=given, select=select)
-        return Job(digest_of(fingerprint), "train", str(base), Training(built, resolved, trace))
+        given = {**training.given, **{k: str(v) for k, v in models.items()}}
+        training = replace(
+            training, settings=settings, given=given, select=select, corpus=built, trace=trace
+        )
+        return Job(digest_of(fingerprint), "train", str(base), training)
 
     def _encoder(self, row: Row) -> Job:
         if row.encoder == GLOVE:

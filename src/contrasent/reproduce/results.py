@@ -11,41 +11,12 @@ from typing import Any
 from contrasent.errors import InputError
 from contrasent.report import Report, key_text, read_reports
 from contrasent.report import Row as ReportRow
-from contrasent.reproduce import console
+from contrasent.reproduce import console, tables
+from contrasent.reproduce import table_verdicts as verdicts
 from contrasent.reproduce.figures import figure_data
 from contrasent.reproduce.store import Json, ResultStore
-from contrasent.reproduce.table_verdicts import (
-    ABSENT,
-    CHOSEN,
-    INERT_SHARE,
-    VALUE,
-    RowComparison,
-    SeedScores,
-    TableVerdicts,
-    Verdict,
-    bounds,
-    counted,
-    decide,
-    difference,
-    from_published,
-    on_one_front,
-    published_difference,
-    tuned,
-)
-from contrasent.reproduce.tables import (
-    BETTER,
-    EQUAL,
-    NO_BETTER,
-    NO_WORSE,
-    SCALES,
-    Claim,
-    Item,
-    ItemFolder,
-    Row,
-    ScaleName,
-    TableColumn,
-    recipe_digest,
-)
+from contrasent.reproduce.table_verdicts import SeedScores, TableVerdicts, Verdict, bounds
+from contrasent.reproduce.tables import Claim, Item, ItemFolder, Row, ScaleName, TableColumn
 from contrasent.stats.seeds import EffectEstimate
 
 ORDER = ("batch_size", "gradient_accumulation_steps", "buckets", "max_steps", "num_train_epochs")
@@ -117,9 +88,11 @@ class ItemResults:
             if column.front:
                 signs = [self.item.columns[name].sign for name in column.front]
                 of_rows = [[scores[name].by_seed() for scores in about] for name in rows]
-                derived = on_one_front(of_rows, signs)
+                derived = verdicts.on_one_front(of_rows, signs)
             else:
-                derived = tuned([about[0][name] for name in rows], column.better == "higher")
+                derived = verdicts.tuned(
+                    [about[0][name] for name in rows], column.better == "higher"
+                )
             if derived is not None:
                 self.scores.setdefault(column.name, {})[row.name] = derived
 
@@ -143,12 +116,12 @@ class ItemResults:
         lines = (line for record in trained for line in record.get("shares", ()))
         largest = max((line[claim.term] for line in lines if claim.term in line), default=None)
         known = all("shares" in record for record in trained)
-        return largest if known or (largest or 0.0) >= INERT_SHARE else None
+        return largest if known or (largest or 0.0) >= verdicts.INERT_SHARE else None
 
     def verdicts(self) -> TableVerdicts:
         """The verdicts on its statements and values."""
         shares = {claim.name: self.share(claim) for claim in self.item.claims}
-        return decide(self.item, self.scale, self.scores, shares)
+        return verdicts.decide(self.item, self.scale, self.scores, shares)
 
     def skipped(self, row: Row) -> str:
         """Why a row lacks values; "" if it has them all."""
@@ -195,7 +168,7 @@ class ItemResults:
                 wanted = ", ".join(f"{k} {v}" for k, v in column.select.items())
                 yield f"{column.evaluation}: the results have no {wanted}"
         here = row.at(self.scale).evaluations
-        for scale in SCALES:
+        for scale in tables.SCALES:
             names = row.at(scale).evaluations
             yield from (f"{name}: belongs to --scale {scale}" for name in names if name not in here)
 
@@ -205,7 +178,7 @@ class ItemResults:
             row.name
             for row in self.item.rows
             if (then := self.planned.get(row.name, {}).get("recipe"))
-            and then != recipe_digest(self.item, row, self.scale)
+            and then != tables.recipe_digest(self.item, row, self.scale)
         ]
         if changed:
             yield f"{'; '.join(changed)}: run with another recipe than the item has now"
@@ -413,12 +386,12 @@ def _cell(found: ItemResults, row: Row, column: str, decided: TableVerdicts) -> 
             cell["low"], cell["high"] = (round(end, 4) for end in ends)
             cell["interval"] = "seeds" if scores.seeded else "items"
         if found.scale == "lab" and other is not None and row.name != found.item.reference:
-            cell["difference"] = _difference(difference(other, scores))
-            apart = published_difference(found.item, row, column)
+            cell["difference"] = _difference(verdicts.difference(other, scores))
+            apart = verdicts.published_difference(found.item, row, column)
             if apart is not None:
                 cell["difference"]["paper"] = round(apart, 6)
         if found.scale == "paper" and expected is not None:
-            gap = from_published(scores, expected.value)
+            gap = verdicts.from_published(scores, expected.value)
             cell["difference"] = {**_difference(gap), "tolerance": expected.tolerance}
     if (verdict := decided.cells.get((row.name, column))) is not None:
         why = _why(found, verdict.parts[0], verdict.p)
@@ -435,14 +408,14 @@ def _difference(effect: EffectEstimate) -> dict[str, float]:
 def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> Json:
     own = [part.decide() for part in verdict.parts]
     if claim.chosen:
-        own = [(word if word == ABSENT else CHOSEN, None) for word, _ in own]
-    why = counted([word for word, _ in own])
-    if verdict.word == CHOSEN:
+        own = [(word if word == verdicts.ABSENT else verdicts.CHOSEN, None) for word, _ in own]
+    why = verdicts.counted([word for word, _ in own])
+    if verdict.word == verdicts.CHOSEN:
         shown = [_why(found, part, None) for part in verdict.parts]
         why = "; ".join([claim.chosen, *filter(None, shown)])
-    elif claim.term and verdict.word != ABSENT and verdict.share is None:
+    elif claim.term and verdict.word != verdicts.ABSENT and verdict.share is None:
         why += f"; the share of {claim.term} in the gradient was not measured"
-    elif claim.term and verdict.word != ABSENT:
+    elif claim.term and verdict.word != verdicts.ABSENT:
         why += f"; {claim.term} has at most {verdict.share:.2%} of the gradient"
     parts: list[Json] = []
     for part, (word, p) in zip(verdict.parts, own, strict=True):
@@ -460,11 +433,11 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> Json:
     }
 
 
-def _effect(found: ItemResults, part: RowComparison, effect: EffectEstimate) -> Json:
+def _effect(found: ItemResults, part: verdicts.RowComparison, effect: EffectEstimate) -> Json:
     """An effect, signed so that larger values support the statement: it holds above "beyond"."""
     ends = bounds(effect) if effect.error else None
     low, high = sorted(round(part.favor * end, 4) for end in ends) if ends else (None, None)
-    within = part.kind in (NO_WORSE, NO_BETTER, EQUAL)
+    within = part.kind in (tables.NO_WORSE, tables.NO_BETTER, tables.EQUAL)
     return {
         "ours": round(part.favor * effect.mean, 4),
         "low": low,
@@ -478,7 +451,7 @@ def _verdict(word: str, why: str, p: float | None) -> Json:
     return {"word": word, "why": why, "p": None if p is None else float(f"{p:.3g}")}
 
 
-def _why(found: ItemResults, comparison: RowComparison, p: float | None) -> str:
+def _why(found: ItemResults, comparison: verdicts.RowComparison, p: float | None) -> str:
     """The numbers behind a comparison's word, in a few words; "" if there are none."""
     if comparison.effect is None:
         return ""
@@ -489,8 +462,8 @@ def _why(found: ItemResults, comparison: RowComparison, p: float | None) -> str:
         parts[0] += ", no interval"
     elif comparison.effect.error:
         parts[0] += f" {console.between(*interval, form, signed=True)}"
-    if comparison.kind != BETTER:
-        limit = "tolerance" if comparison.kind == VALUE else "margin"
+    if comparison.kind != tables.BETTER:
+        limit = "tolerance" if comparison.kind == verdicts.VALUE else "margin"
         parts.append(f"{limit} {comparison.margin:g}")
     return ", ".join([*parts, *([console.p_value(p)] if p is not None else [])])
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from contrasent import __version__, processes, progress
 from contrasent.errors import OutputError, TrainingError, UserError
@@ -29,9 +29,9 @@ from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report, Row, key_text, shown
 from contrasent.reproduce.corpora import open_built
 from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
-from contrasent.reproduce.plan import Job, Measurement, Training, WorkPlan
+from contrasent.reproduce.plan import Job, Measurement, WorkPlan
 from contrasent.reproduce.store import Json, ResultStore, manifest_key
-from contrasent.reproduce.tables import TARGET
+from contrasent.reproduce.tables import TARGET, Training
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
 from contrasent.types import EncodeFn, Vectors
@@ -45,14 +45,6 @@ CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
 Log = Callable[[str], object]
 
 
-class RunOutcome(NamedTuple):
-    """The outcome of a run: measurements made by any process, and remaining jobs."""
-
-    made: int
-    left: int
-    seconds: float
-
-
 def run(
     plan: WorkPlan,
     store: ResultStore,
@@ -61,8 +53,11 @@ def run(
     jobs: int = 1,
     budget: float | None = None,
     log: Log = str,
-) -> RunOutcome:
-    """Do the missing jobs of a plan in ``jobs`` processes; start none after ``budget`` seconds."""
+) -> tuple[int, int]:
+    """Do the missing jobs of a plan; numbers of measurements made by anybody, and of jobs left.
+
+    No job is started after ``budget`` seconds; ``jobs`` processes share them.
+    """
     for name, manifest in plan.manifests.items():
         store.write("items", manifest_key(name, manifest["scale"]), manifest)
     for job in plan.jobs:
@@ -72,14 +67,13 @@ def run(
     def unmeasured() -> int:
         return sum(not store.has(key) for job in plan.jobs for key in job.measurements)
 
-    before, began = unmeasured(), time.monotonic()
+    before = unmeasured()
     work = partial(do_all, plan.jobs, store, data, budget=budget, log=log)
     if jobs == 1:
         work()
     else:
         _share(work, jobs)
-    left = sum(_is_open(job, store) for job in plan.jobs)
-    return RunOutcome(before - unmeasured(), left, time.monotonic() - began)
+    return before - unmeasured(), sum(_is_open(job, store) for job in plan.jobs)
 
 
 def missing(jobs: Sequence[Job], store: ResultStore) -> list[Job]:
@@ -288,12 +282,12 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     from contrasent.train.run import RunFolder
     from contrasent.train.settings import Settings
 
-    resolved, trace = training.resolved, training.trace
-    values: dict[str, Any] = dict(resolved.settings)
-    if trace is not None:
-        values["eval_steps"] = trace["every"]
+    assert training.corpus is not None
+    values: dict[str, Any] = dict(training.settings)
+    if training.trace is not None:
+        values["eval_steps"] = training.trace["every"]
     settings = Settings(**values)
-    learner = prepare(base, resolved.objective, dict(resolved.given), settings)
+    learner = prepare(base, training.objective, dict(training.given), settings)
     corpus = open_built(training.corpus.path, documents=training.corpus.documents)
     resume = _same_settings(RunFolder(target).settings, settings)
     began = time.monotonic()
@@ -321,7 +315,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         "terms": _late_terms(run.log, learner.weights),
         "trace": sorted(
             (line["step"], {"rows": line["evaluation"], "notes": {}})
-            for line in (run.log if trace is not None else ())
+            for line in (run.log if training.trace is not None else ())
             if "evaluation" in line
         ),
         **environment(),
@@ -353,7 +347,7 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
     if training.trace is None:
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
         evaluator = partial(measure, kind="sts", options=options, folder=folder)
-        return evaluator if training.resolved.select == "stsb" else None
+        return evaluator if training.select == "stsb" else None
     trace: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
     # The first row is always the same, so that no checkpoint counts as better than another.
     same = Row("trace", trace["split"], "followed", "", 0.0, 0)

@@ -17,7 +17,7 @@ from contrasent.engine.parameters import Count, Positive, Size
 from contrasent.engine.registry import check, parameters
 from contrasent.errors import OptionError, UserError, suggestion
 from contrasent.metrics import metric
-from contrasent.reproduce.corpora import NamedCorpus, read_corpora
+from contrasent.reproduce.corpora import Built, NamedCorpus, read_corpora
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.store import digest_of
 from contrasent.reproduce.strict import (
@@ -301,8 +301,8 @@ class Scale(Changes):
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """The training run of a row."""
+class Training:
+    """The training run of a row; the plan adds its corpus and what is followed."""
 
     objective: str
     given: Mapping[str, object]
@@ -310,6 +310,8 @@ class Resolved:
     settings: Mapping[str, object]
     select: Selection
     sentences: int | None  # rows sampled from the corpus; None for all
+    corpus: Built | None = None
+    trace: Mapping[str, Value | Names] | None = None  # options of the measure that follows it
 
     @property
     def models(self) -> dict[str, str]:
@@ -317,7 +319,7 @@ class Resolved:
         return {k: str(v) for k, v in self.given.items() if k in MODELS and v and v != "new"}
 
 
-def resolve_row(row: Row, scale: Scale, *, seed: int = 0) -> Resolved:
+def resolve_row(row: Row, scale: Scale, *, seed: int = 0) -> Training:
     """The training run of a row at a scale."""
     own = row.at(scale.name)
     values = {**scale.set, **own.set, "seed": seed}
@@ -327,7 +329,7 @@ def resolve_row(row: Row, scale: Scale, *, seed: int = 0) -> Resolved:
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
     select = own.select or scale.select or "none"
     sentences = scale.sentences if own.sentences is None else own.sentences
-    return Resolved(row.objective, parts, defaults, asdict(settings), select, sentences)
+    return Training(row.objective, parts, defaults, asdict(settings), select, sentences)
 
 
 def recipe_digest(item: Item, row: Row, scale: ScaleName) -> str:
