@@ -31,6 +31,7 @@ from contrasent.train.monitor import (
     ModelSelector,
     Monitor,
     nearest_texts,
+    warn_of_moved,
     watched_rows,
 )
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
@@ -385,6 +386,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         save_model(place.last, step, selector.latest)
         facts = replace(facts, objective=objective.describe())
         after = nearest_texts(encoder, batches, watched) if before else []
+        warn_of_moved(objective, before, after, settings.learning_rate)
         texts = [batches.cache.text(0, int(row)) for row in watched]
         write_text(place.model / "report.html", run_page(run, facts, texts, before, after))
         place.publish(run)  # last: its result marks a run as complete

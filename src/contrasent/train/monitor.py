@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from contrasent import metrics, parallel
 from contrasent.encoder.encoder import TorchEncoder
+from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, TrainingError, see
 from contrasent.files import read_object
 from contrasent.model.base import TaskEncoder
 from contrasent.report import Report, Row
 from contrasent.text.batches import Collator
 from contrasent.train.run import Evaluate, Gain, Keep, RunFolder
+from contrasent.train.settings import SENTENCE_ENCODER, base_kind
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,9 @@ LASTING = 25
 TEXTS = 500
 FEWEST_TEXTS = 50
 NEIGHBORS = 10
+
+LEAST_OVERLAP = 0.7
+"""Of a sentence encoder's neighbors; runs at 0.65 and 0.50 searched worse (research/results.md)."""
 
 GRADIENT = "the gradient"
 STILL = 3  # steps without a gradient after which it is said
@@ -87,6 +92,21 @@ def nearest_texts(
     vectors = encoder.encode_tokens(batches.cache.tokens(0, rows), 64)
     nearest: list[list[int]] = metrics.neighbors(vectors, NEIGHBORS).tolist()
     return nearest
+
+
+def warn_of_moved(
+    objective: Objective, before: list[list[int]], after: list[list[int]], learning_rate: float
+) -> None:
+    """Warn if few of a sentence encoder's neighbors remain, unless pairs say what is near."""
+    if not before or objective.labeled or base_kind(objective.encoder.source) != SENTENCE_ENCODER:
+        return
+    left = float(metrics.shared_share(np.array(before), np.array(after)).mean())
+    if left < LEAST_OVERLAP:
+        log.warning(
+            "%.0f %% of the base's nearest neighbors remain (below %.0f %%). Search may be worse; "
+            "lower learning_rate (now %.1e), take fewer steps, or train on matching pairs",
+            100 * left, 100 * LEAST_OVERLAP, learning_rate,
+        )  # fmt: skip
 
 
 def as_report(given: Any) -> Report:
