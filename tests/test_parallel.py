@@ -1,4 +1,4 @@
-"""One process: everything is what it is. (Several: ``train/test_distributed.py``.)"""
+"""One process: everything is what it is. (Several: ``train/test_torchrun.py``.)"""
 
 import pytest
 import torch

@@ -108,18 +108,6 @@ def test_a_tokenizer_of_another_vocabulary(tiny, tmp_path):
         TorchEncoder.load(folder, pooling="mean")
 
 
-def test_an_added_token_beyond_the_embeddings(bert, tmp_path):
-    folder = shutil.copytree(bert, tmp_path / "m")
-    path = folder / "tokenizer.json"
-    stated = json.loads(path.read_text())
-    vocabulary = stated["model"]["vocab"]
-    last = max(vocabulary, key=vocabulary.get)
-    vocabulary[last] = 500
-    path.write_text(json.dumps(stated))
-    with pytest.raises(ModelError, match="the tokenizer has 501 entries and the encoder 78"):
-        TorchEncoder.load(folder, pooling="mean")
-
-
 def test_heads_of_pretraining_are_passed_over(bert, tmp_path):
     import torch
 

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.encoder.heads import HEADS, BatchNormProjector, Dense, as_dense, make_head
+from contrasent.encoder.heads import HEADS, make_head
 from contrasent.encoder.poolers import KINDS, pooler_class
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS, averaging, layer_weights
@@ -63,19 +62,6 @@ def test_against_loops(name):
     order = torch.argsort(mask.int(), dim=1, stable=True)
     left = tuple(states.take_along_dim(order[..., None], dim=1) for states in hidden)
     assert torch.allclose(pooler(left, None, mask.flip(1)), pooled)
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_through_an_encoder(bert, name):
-    encoder = TorchEncoder.load(bert, pooling=name)
-    texts = ["a map", "My neighbor forgot the copper kettle last week, she says."]
-    tokens = encoder.tokenize(texts)[0]
-    for i, text in enumerate(texts):
-        ids = torch.tensor(tokens[i]).long()[None]
-        with torch.inference_mode():
-            output = encoder.backbone(input_ids=ids, output_hidden_states=True)
-        expected = by_loops(name, output.hidden_states, [ids.shape[1]])
-        assert encoder.encode([text])[0].tolist() == pytest.approx(expected[0], abs=1e-5)
 
 
 def test_each_is_named_by_its_key():
@@ -141,27 +127,3 @@ def test_the_projector_against_loops():
     found = projector(x).tolist()
     for row, wanted in zip(found, expected, strict=True):
         assert row == pytest.approx(wanted, abs=1e-10)
-
-
-def test_folding_draws_no_random_numbers_and_changes_nothing():
-    torch.manual_seed(2)
-    projector = make_head("batchnorm", 6)
-    for _ in range(5):
-        projector(torch.randn(16, 6) * 3 + 1)
-    projector.eval()
-    state = torch.random.get_rng_state()
-    layers = as_dense(projector)
-    assert torch.equal(torch.random.get_rng_state(), state)
-    x = torch.randn(9, 6)
-    folded = nn.Sequential(*layers)(x)
-    assert folded.detach().numpy() == pytest.approx(projector(x).detach().numpy(), abs=1e-5)
-    assert isinstance(projector, BatchNormProjector)  # it is left as it was
-
-
-def test_dense_layers_are_themselves():
-    one, two = Dense(4, 6, nn.Tanh()), Dense(6, 2, nn.Identity(), bias=False)
-    assert as_dense(one) == [one]
-    assert as_dense(nn.Sequential(one, two)) == [one, two]
-    assert two.linear.bias is None
-    with pytest.raises(TypeError, match="Linear cannot be written"):
-        as_dense(nn.Linear(2, 2))

@@ -83,8 +83,7 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize("converted", [True, False])
+@pytest.mark.parametrize(("kind", "converted"), [("bert", True), ("roberta", False)])
 @pytest.mark.parametrize(("method", "said", "head", "extra", "through"), LAYOUTS)
 def test_the_vectors_are_those_the_paper_evaluates(
     checkpoint, tiny, tmp_path, kind, converted, method, said, head, extra, through

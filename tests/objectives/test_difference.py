@@ -59,7 +59,7 @@ def edits_of(objective, batch, kinds=("replace",)):
         # which without dropout both views share; the first view stands first.
         near = torch.stack([(vectors[: count // 2] - c).norm(dim=1).argmin() for _, c in own])
         own = [own[at] for view in (0, 1) for at in near.argsort(stable=True)[view::2]]
-        ratio = term.settings.mask_ratio if kind == "replace" else term.settings.edit_ratio
+        ratio = term.mask_ratio if kind == "replace" else term.edit_ratio
         labels = [
             DRAWN[kind](column, ratio, tokenizer, step.generators(term, 8 * k + c)).labels
             for c, column in enumerate(batch.columns[:2])
@@ -268,16 +268,6 @@ def test_generator_is_in_evaluation_mode_unless_asked(load, masked):
         where = np.ones(len(tokens.ids), dtype=bool)
         rows = generator.predict(tokens, where).reshape(8, -1)
         assert (len({tuple(r) for r in rows.tolist()}) > 1) == requested
-
-
-def test_discriminator_starts_from_the_encoder_and_goes_its_own_way(load, masked, batches):
-    objective = made(load, masked)
-    reader = objective.terms["difference"].discriminator.reader
-    own, theirs = dict(reader.named_parameters()), dict(objective.encoder.named_parameters())
-    assert own.keys() == theirs.keys() and len(own) > 30
-    for name, value in own.items():
-        assert torch.equal(value, theirs[name]) and value is not theirs[name]
-    assert reader.tokenizer is objective.encoder.tokenizer
 
 
 @pytest.mark.parametrize("edits", ["insert", "delete", "all"])

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from contrasent.encoder.card import CardMetadata
 from contrasent.report import Report, Row
 from contrasent.text.views import DeleteWords, Identity, RepeatTokens
 from contrasent.train import fit as module
@@ -66,9 +65,9 @@ def train(base, folder, kind, *, resume):
     if kind == "pairs":
         rows = [(SENTENCES[i], SENTENCES[i + 1], SENTENCES[i + 2], "a map") for i in range(60)]
         learner.views = (Identity(), RepeatTokens(rate=0.5, rule="paper"))
-    options = {"evaluate": evaluate if kind != "pairs" else None, "geometry": evaluate}
-    facts = CardMetadata(base="tiny")
-    module.fit(learner, rows, settings, output_dir=folder, resume=resume, facts=facts, **options)
+    judge = evaluate if kind != "pairs" else None
+    module.geometry_on_stsb = lambda: evaluate
+    module.fit(learner, rows, settings, output_dir=folder, resume=resume, evaluate=judge)
 
 
 def inside_log(instants):
@@ -156,7 +155,7 @@ def ends(base, home):
     folder = home / "ends"
     statuses = [child(partial(train, resume=False), places=ENDS)]
     count, files = passed(), left()
-    for point in range(count, count - 45, -3):
+    for point in range(count, count - 45, -5):
         shutil.rmtree(folder)
         first = child(partial(train, resume=False), places=ENDS, kill_at=point)
         statuses.append((first, child(train, places=ENDS)))
@@ -172,7 +171,7 @@ def main():
     base, home = prepared()
     found = list(ends(base, home))  # first: it drops what the others keep
     keep_steps()
-    wanted = {"views": 10, "pairs": 4, "queue": 4}
+    wanted = {"views": 6, "pairs": 2, "queue": 2}
     stated = {kind: list(runs(base, home, kind, kills)) for kind, kills in wanted.items()}
     sys.stdout.write(json.dumps(stated | {"ends": found}))
 

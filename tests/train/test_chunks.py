@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.encoder import backbone, packing
-from contrasent.errors import OptionError
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
@@ -15,15 +14,11 @@ from contrasent.types import Batch, Tokens
 LEARN = {"batch_size": 12, "pooling": "mean", "dropout": 0.2, "seed": 2, "learning_rate": 1e-3}
 CASES = {
     "simcse": ("simcse", {}, 2),
-    "simcse, cls": ("simcse", {}, 2),
     "batch statistics": ("simcse", {"projector": "batchnorm"}, 2),
     "symmetric, two encoders": ("simcse", {"symmetric": True, "encoders": 2}, 2),
     "supervised, hard negatives": ("simcse_supervised", {}, 3),
     "queue": ("esimcse", {"queue_size": 24}, 2),
-    "off-dropout and dimensions": ("simcse_plus_plus", {}, 2),
     "mean of draws": ("simcse_noise", {"passes": 2}, 2),
-    "scores": ("angle", {}, 2),
-    "nested, weighted": ("matryoshka+simcse_supervised", {"dimensions": "8", "hardness": 0.2}, 3),
 }
 
 lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: np.array(x, np.int64))
@@ -42,17 +37,12 @@ def test_every_row_once_in_chunks_of_about_equal_tokens(rows, size):
 def made(bert, case, sentences, padding="none"):
     name, parameters, width = CASES[case]
     settings = Settings(**(LEARN | {"mini_batch_size": 5, "padding": padding}))
-    if case == "simcse, cls":
-        settings = Settings(
-            **(LEARN | {"mini_batch_size": 5, "padding": padding, "pooling": "cls"})
-        )
     objective = prepare(bert, name, parameters, settings).double().train()
     configure(objective, settings)
     assert objective.encoder.mini_batch_size == 5
     assert objective.encoder.packed == (padding == "none")
     columns = [objective.encoder.tokenize(sentences[12 * i : 12 * i + 12])[0] for i in range(width)]
-    scores = np.arange(12) % 5.0 if objective.graded else None
-    return objective, Batch(tuple(columns), np.arange(12), 0, 2, scores)
+    return objective, Batch(tuple(columns), np.arange(12), 0, 2)
 
 
 def gradient(objective, batch):
@@ -106,15 +96,6 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
             objective(batch)
         sizes.append(sum(kept))
     assert sizes[0] < sizes[1] / 10
-
-
-def test_what_works_on_tokens_is_rejected(bert):
-    settings = Settings(**LEARN, mini_batch_size=4)
-    learner = prepare(bert, "simcse", {}, settings)
-    learner.terms["difference"] = torch.nn.Identity()
-    with pytest.raises(OptionError, match=r"mini_batch_size .*'difference' works on tokens.*use 0"):
-        configure(learner, settings)
-    configure(learner, Settings(**LEARN))
 
 
 def test_an_encoder_that_encodes_is_not_disturbed(bert, sentences):

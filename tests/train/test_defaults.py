@@ -116,36 +116,6 @@ def test_a_run_that_goes_on_has_the_settings_it_was_begun_with(encoder, tmp_path
     assert begun.defaults.values["learning_rate"] == 3e-6
 
 
-PAPERS = {
-    ("simcse", "table5", "SimCSE-BERT base"): "simcse",
-    ("simcse", "table5", "SimCSE-BERT base (sup.)"): "simcse_supervised",
-    ("esimcse", "table3", "ESimCSE-BERT-base"): "esimcse",
-    ("diffcse", "table1", "DiffCSE-BERT-base"): "diffcse",
-    ("simcse_plus_plus", "table3", "SimCSE++-BERT-base"): "simcse_plus_plus",
-}
-
-
-def test_published_settings_are_those_of_the_papers_items():
-    """The settings of the items at the papers' scale, read by another part of the package."""
-    folder = ItemFolder()
-    found = set()
-    for (name, item, title), objective in PAPERS.items():
-        (own,) = folder.find([f"{name}:{item}"])
-        row = next(r for r in own.rows if (r.name, r.objective) == (title, objective))
-        trained = resolve_row(row, folder.scales["paper"]).settings
-        stated = {k: v for k, v in published(objective).items() if k != "mini_batch_size"}
-        assert {
-            "learning_rate",
-            "batch_size",
-            "num_train_epochs",
-            "max_seq_length",
-        } <= stated.keys()
-        assert {k: trained[k] for k in stated} == stated
-        assert ("head" in stated) == (trained["head"] is not None)
-        found.add(objective)
-    assert len(found) == 5
-
-
 RECIPES = {
     "simcse/bert-large-unsup": ("esimcse", "table3", "SimCSE-BERT-large"),
     "simcse/roberta-base-unsup": ("esimcse", "table3", "SimCSE-RoBERTa-base"),
@@ -254,10 +224,9 @@ def test_contrasent_small_is_its_own_generator(bert):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["simcse", "esimcse", "diffcse", "simcse_plus_plus"])
-def test_each_method_trains_from_contrasent_small_by_one_command(run, tmp_path, method, sentences):
+def test_diffcse_trains_from_contrasent_small_by_one_command(run, tmp_path, sentences):
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:64]) + "\n")
-    options = ("--base", "contrasent-small", "--objective", method, "--set", "batch_size=16")
+    options = ("--base", "contrasent-small", "--objective", "diffcse", "--set", "batch_size=16")
     run("train", "texts.txt", "-o", "model", *options, "--set", "max_steps=2", "--evaluate", "none")
     assert TorchEncoder.load(tmp_path / "model").dimension == 256
 

@@ -89,9 +89,8 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
     check = ("train", texts, "--check", "--objective", own)
     out, _ = run(*check)
     lines = out.splitlines()
-    assert len(lines) == 8
+    assert len(lines) == 6
     assert all(line.startswith("    ok  ") for line in lines), out
-    assert "simcse+away.py trains on away, contrast" in lines[-1]
     assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "texts.txt"}
     for wrong, problem in (
         (("--set", "rat=2"), "did you mean 'rate'"),
@@ -107,7 +106,11 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
 
 BROKEN = {
     "check_one_step": ('{"away":', '{"awya":', "the term 'away' has a weight but is missing"),
-    "check_randomness": ("cosines.square()", "(cosines + __import__('random').random())", "twice"),
+    "check_one_step twice": (
+        "cosines.square()",
+        "(cosines + __import__('random').random())",
+        "twice gives",
+    ),
     "check_gradient": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
     "check_resume": (
         'self.register_buffer("mean", torch.ones(dimension))',
@@ -134,7 +137,7 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
     if check == "check_two_processes":
         (result,) = method_checks.check_two_processes([trial])
     else:
-        result = finding(getattr(method_checks, check), trial)
+        result = finding(getattr(method_checks, check.split()[0]), trial)
     assert result.passed is False
     assert message in result.detail
 

@@ -6,9 +6,7 @@ import os
 import platform
 import signal
 import threading
-import time
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
@@ -45,8 +43,9 @@ def train(bert, sentences, tmp_path):
     return train
 
 
-@pytest.mark.parametrize("objective", ["simcse", "simcse_plus_plus", "esimcse"])
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize(
+    ("objective", "pooling"), [("simcse_plus_plus", "mean"), ("esimcse", "cls")]
+)
 def test_the_first_twenty_losses_are_those_of_the_plain_way(train, objective, pooling):
     options = {"max_steps": 20, "dropout": 0.0, "objective": objective, "pooling": pooling}
     losses = [[], []]
@@ -98,13 +97,7 @@ def test_looking_late_changes_nothing(train, monkeypatch):
     at_once, one = train("one", max_steps=25)
     look_every(monkeypatch, 10)
     late, two = train("two", max_steps=25)
-    # How far the model has moved is what was known when the line was written.
-    moved = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
-    kept = [
-        [{k: v for k, v in line.items() if k not in moved} for line in log]
-        for log in (late, at_once)
-    ]
-    assert kept[0] == kept[1]
+    assert late == at_once
     assert [line["step"] for line in late] == [*range(1, 11), 11, 13, 21, 25]  # 13: shares
     mine, theirs = one.state_dict(), two.state_dict()
     assert all(torch.equal(mine[key], theirs[key]) for key in mine)
@@ -190,47 +183,27 @@ def test_memory_is_kept_for_the_block_alone(monkeypatch):
     assert all(dict(calls[:-1])[name] != value for name, value in inside.items())
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_second_signal_that_the_caller_handles_does_not_end_the_process():
-    pid = os.fork()
-    if not pid:
-        stepping.GRACE, status = 1.0, 8
-        try:
-            with stepping.interruptible():
-                for _ in range(2):
-                    os.kill(os.getpid(), signal.SIGINT)
-                    time.sleep(0.05)
-        except KeyboardInterrupt:
-            time.sleep(1.5)
-            status = 7
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files by /proc")
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_runs_leave_no_open_files(elsewhere):
+def test_a_second_signal_stops_at_once_and_other_threads_have_none(elsewhere):
     def run():
         with stepping.interruptible() as interrupted:
+            if not elsewhere:
+                os.kill(os.getpid(), signal.SIGINT)
+                assert interrupted()
+                os.kill(os.getpid(), signal.SIGINT)
             assert not interrupted()
+            found.append(signal.getsignal(signal.SIGINT))
 
-    def count():
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-    before = count()
-    for _ in range(5):
-        if elsewhere:
-            thread = threading.Thread(target=run)
-            thread.start()
-            thread.join()
-        else:
+    before, found = signal.getsignal(signal.SIGINT), []
+    if elsewhere:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        assert found == [before]
+    else:
+        with pytest.raises(KeyboardInterrupt):
             run()
-    for _ in range(100):  # the listening thread closes its end
-        if count() <= before:
-            break
-        time.sleep(0.01)
-    assert count() <= before
+        assert signal.getsignal(signal.SIGINT) is before
 
 
 @given(st.integers(1, 500), st.floats(0, 0.99), st.floats(1e-6, 1))

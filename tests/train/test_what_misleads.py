@@ -29,11 +29,10 @@ def start(bert, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    ({"rows": np.zeros(7, bool)}, "rows 'ndarray of bool, .*a mask of 40 rows with at least"),
-    ({"rows": [1, 40]}, "rows 40: the corpus has the rows 0 to 39"),
-    ({"rows": [0.5]}, "rows 'list of float64"),
+    ({"rows": np.zeros(7, bool)}, r"rows \[False.*a mask of 40 with at least"),
+    ({"rows": [1, 40]}, r"rows \[1, 40\]: must be from 0 to 39"),
+    ({"rows": [0.5]}, "must be from 0"),
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
-    ({"evaluate": 7}, "evaluate 7: must be a name, a file with labeled pairs, or a function"),
     ({"evaluate": lambda encode: None}, "evaluate None: must give a Report with a row or more"),
     ({"max_seq_length": 600}, "max_seq_length 600: must be from 3 to"),
     ({"query_prompt": "a lamp " * 30}, "leaves no room for a text"),
@@ -71,11 +70,10 @@ def test_scores_are_checked_before_the_first_step(start, pairs, tmp_path, caplog
         start(rated, method="cosent", evaluate="heldout")
     with pytest.raises(TrainingError, match="all 40 scores are 2; training needs different"):
         start([(*pair, 2.0) for pair in pairs], method="cosent", evaluate="heldout")
-    begun = []
     late = [(*pair, 5.0 if n == 39 else n / 40) for n, pair in enumerate(pairs)]
     with pytest.raises(TrainingError, match="score 5 is above 1"):
-        start(late, method="cosine_regression", on_start=lambda: begun.append(1))
-    assert not begun
+        start(late, method="cosine_regression")
+    assert not (tmp_path / "m" / "run" / "log.jsonl").exists()
     lines = [f"{one}\t{two}\t{n % 5}" for n, (one, two) in enumerate(pairs)]
     (tmp_path / "own.tsv").write_text("\n".join(["first\tsecond\tscore", *lines]))
     start(tmp_path / "own.tsv", "cosent", evaluate=str(tmp_path / "own.tsv"), overwrite=True)

@@ -48,14 +48,7 @@ def may_pack(backbone: nn.Module) -> bool:
 def states(
     backbone: nn.Module, packing: Packing, first: int, *, all_layers: bool = False
 ) -> tuple[Tensor, ...]:
-    """Hidden states (T, d) of packed rows, the last or the embeddings and all.
-
-    Args:
-        backbone: one that :func:`may_pack`.
-        packing: the rows.
-        first: position of a row's first token.
-        all_layers: whether every layer's states are wanted.
-    """
+    """Hidden states (T, d) of packed rows, the last or the embeddings and all."""
     tokens = len(packing.ids)
     room = (0, fill(tokens) if torch.is_grad_enabled() else 0)
     token = _packing.set(packing)
@@ -74,10 +67,7 @@ def states(
 
 
 def fill(tokens: int) -> int:
-    """How many tokens to add to so many, at most 1 in 32, so that numbers of them come again.
-
-    oneDNN makes a kernel for each shape and keeps some.
-    """
+    """How many tokens to add to so many, at most 1 in 32: oneDNN keeps a kernel for each shape."""
     step = 1 << max(tokens.bit_length() - 6, 0)
     return -tokens % step
 

@@ -63,11 +63,7 @@ class Attention:
 
 
 def attention_of(encoder: PooledBackbone, texts: Sequence[str]) -> Attention | None:
-    """Measure the attention of an encoder on texts; it is left as it was.
-
-    None where there is nothing to say: a decoder, whose first token has to be a sink, or an
-    architecture that does not give the weights of its attention.
-    """
+    """The attention of an encoder on texts; None of a decoder, whose first token must be a sink."""
     if is_causal(encoder.backbone):
         return None
     tokens = encoder.tokenizer(texts)[0]
@@ -76,7 +72,7 @@ def attention_of(encoder: PooledBackbone, texts: Sequence[str]) -> Attention | N
 
 
 def measured(backbone: nn.Module, blocks: Iterator[tuple[Tensor, Tensor]]) -> Attention | None:
-    """The same of a transformers encoder and padded blocks: ids (n, t), mask (n, t) bool."""
+    """The same of padded blocks, ids (n, t) and mask; None where weights are not given."""
     # A copy: where weights of attention are asked for, transformers leaves hooks behind.
     probe: Any = copy.deepcopy(backbone).eval()
     try:

@@ -398,10 +398,7 @@ class PooledBackbone(nn.Module):
 
 @contextmanager
 def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
-    """Threads that share torch's cores in the block, for concurrent calls of an encoder.
-
-    Small matrix products gain little from a second core; two calls on a core each gain more.
-    """
+    """Threads that share torch's cores: two small products on a core each beat one on two."""
     threads = torch.get_num_threads()
     count = min(threads, calls, MOST)
     if device.type != "cpu" or count < 2:

@@ -23,13 +23,7 @@ FACTS = ("general.license", "general.organization", "general.name", "general.sou
 
 
 def convert(source: Path, folder: Path) -> None:
-    """Write a GGUF's model into an existing folder: float32 weights, tokenizer, origin.
-
-    Raises:
-        ModelError: the file is cut off, of an architecture that transformers does not read from
-            GGUF, or without a tokenizer.
-        MissingExtraError: the package gguf is not installed.
-    """
+    """Write a GGUF's model into an existing folder: float32 weights, tokenizer, origin."""
     fields = _checked(source)
     from transformers import AutoModel, AutoTokenizer
 

@@ -21,16 +21,14 @@ CALLS = 1024  # the same of attention in pairs of tokens: the overhead of its ca
 def by_length(
     lengths: NDArray[np.int64], *, overhead: int = OVERHEAD, power: int = 1
 ) -> list[NDArray[np.int64]]:
-    """Group rows of similar length, so that padding and overhead are least.
-
-    The shortest group comes first. The best groups are found by dynamic programming over the
-    distinct lengths.
+    """Group rows of similar length, shortest first, so that padding and overhead are least.
 
     Args:
         lengths: (n,) int64, the number of tokens in each row.
         overhead: cost of a group, in tokens.
         power: 2 counts pairs of tokens instead, as in attention.
     """
+    # Dynamic programming over the distinct lengths.
     if len(lengths) == 0:
         return []
     order = np.argsort(lengths, kind="stable")

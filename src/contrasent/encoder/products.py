@@ -34,11 +34,7 @@ def fastest() -> str:
 
 
 def use(library: str) -> str:
-    """Multiply by a library from now on, in the whole process.
-
-    Returns:
-        The one that is used: torch's own where oneDNN would not be exact here.
-    """
+    """Multiply by a library from now on; by torch's own where oneDNN would not be exact here."""
     if library == ONEDNN and not _is_exact():
         library = TORCH
     _set(library)

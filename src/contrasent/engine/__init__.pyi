@@ -1,6 +1,12 @@
 from contrasent.encoder.encoder import TorchEncoder as TorchEncoder
 from contrasent.encoder.packing import by_length as by_length
-from contrasent.engine.contrast import Contrast as Contrast, Duplicates as Duplicates
+from contrasent.engine.contrast import (
+    Barlow as Barlow,
+    Contrast as Contrast,
+    DimensionWise as DimensionWise,
+    Duplicates as Duplicates,
+    GradedPairs as GradedPairs,
+)
 from contrasent.engine.encodings import (
     BatchEncodings as BatchEncodings,
     Source as Source,
@@ -37,11 +43,6 @@ from contrasent.engine.parameters import (
     Share as Share,
     Size as Size,
     Weight as Weight,
-)
-from contrasent.engine.vector_terms import (
-    Barlow as Barlow,
-    DimensionWise as DimensionWise,
-    GradedPairs as GradedPairs,
 )
 from contrasent.model.base import Prompts as Prompts
 from contrasent.parallel import average as average, first_row as first_row, gather as gather

@@ -19,10 +19,9 @@ from contrasent.engine.encodings import (
 )
 from contrasent.engine.masked_models import LanguageHead, MaskedModel
 from contrasent.engine.momentum_queue import copy_encoder
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError
 from contrasent.losses import Normalization, corrective_lm, masked_lm, token_detection
-from contrasent.text.batches import random_for
-from contrasent.types import Batch, Tokens
+from contrasent.types import Tokens
 
 Edits = Literal["replace", "insert", "delete", "all"]
 Task = Literal["detection", "masked_lm", "corrective"]
@@ -30,30 +29,6 @@ Target = Literal["same", "next", "both"]
 Positions = Literal["all", "masked"]
 Draw = Literal["argmax", "sample"]
 Condition = Literal["projected", "pooled"]
-ConditionVector = Literal["own", "permuted", "zero"]
-
-PERMUTATION = 99  # purpose of its random numbers
-
-
-@dataclass(frozen=True, kw_only=True)
-class DifferenceSettings:
-    """Settings of the difference prediction, see ``DiffCSE`` for what each means."""
-
-    task: Task
-    edits: Edits
-    target: Target
-    mask_ratio: float
-    edit_ratio: float
-    normalization: Normalization
-    draw: Draw
-    positions: Positions
-    condition: Condition
-    condition_vector: ConditionVector
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The edits that are made."""
-        return ("replace", "insert", "delete") if self.edits == "all" else (self.edits,)
 
 
 class DifferencePrediction(Term):
@@ -62,60 +37,60 @@ class DifferencePrediction(Term):
     def __init__(
         self,
         encoder: TorchEncoder,
-        settings: DifferenceSettings,
         *,
+        task: Task,
+        edits: Edits,
+        target: Target,
+        mask_ratio: float,
+        edit_ratio: float,
+        normalization: Normalization,
+        draw: Draw,
+        positions: Positions,
+        condition: Condition,
         generator: MaskedModel | None,
         language_head: str | None,
-        learning_rate: float | None,
-        warmup_steps: int,
     ) -> None:
+        """Take the parameters of ``DiffCSE``, which says what each means."""
         super().__init__()
-        self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
         if encoder.tokenizer.specials.mask is None:
             raise ModelError("DiffCSE needs a tokenizer with a [MASK] token")
-        self.settings = settings
+        self.task, self.target, self.normalization = task, target, normalization
+        self.mask_ratio, self.edit_ratio = mask_ratio, edit_ratio
+        self.draw, self.positions = draw, positions
+        self.condition = condition
+        every = ("replace", "insert", "delete")
+        self.kinds: tuple[str, ...] = every if edits == "all" else (edits,)
         self.generator = generator
         self.discriminator = Discriminator(encoder)
-        size = encoder.dimension
-        kinds = settings.kinds if settings.task == "detection" else ()
-        self.detect = nn.ModuleDict({kind: nn.Linear(size, 2) for kind in kinds})
+        kinds = self.kinds if task == "detection" else ()
+        self.detect = nn.ModuleDict({kind: nn.Linear(encoder.dimension, 2) for kind in kinds})
         self.language = self.copy = None
-        if settings.task != "detection":
+        if task != "detection":
             self.language = LanguageHead.load(language_head, encoder)
-        if settings.task == "corrective":
-            self.copy = nn.Linear(size, 1)
+        if task == "corrective":
+            self.copy = nn.Linear(encoder.dimension, 1)
         self.to(encoder.device)
 
     def forward(self, encodings: BatchEncodings) -> dict[str, Tensor]:
         """The term of a step, and the discriminator's accuracy."""
-        conditions = encodings.noisy if self.settings.condition == "projected" else encodings.pooled
+        conditions = encodings.noisy if self.condition == "projected" else encodings.pooled
         sources = self._sources(encodings)
-        condition = torch.cat([self._given(conditions[i], encodings.batch) for i, _, _ in sources])
+        condition = torch.cat([conditions[i] for i, _, _ in sources])
         terms: list[dict[str, Tensor]] = []
-        for k, kind in enumerate(self.settings.kinds):
+        for k, kind in enumerate(self.kinds):
             edited = [self._edit(kind, encodings, tokens, 8 * k + c) for _, tokens, c in sources]
             whole = Edit.join(edited)
             terms.append(self._predict(kind, whole, condition))
         names = terms[0].keys()
         return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
 
-    def _given(self, vectors: Tensor, batch: Batch) -> Tensor:
-        """What the discriminator is given in the place of sentence vectors (n, d) of a view."""
-        if self.settings.condition_vector == "zero":
-            return torch.zeros_like(vectors)
-        if self.settings.condition_vector == "own":
-            return vectors
-        every, first = parallel.gather(vectors), parallel.first_row(len(vectors))
-        others = other_rows(len(every), batch.seed, batch.step)[first : first + len(vectors)]
-        return every[torch.from_numpy(others).to(vectors.device)]
-
     def _sources(self, encodings: BatchEncodings) -> list[tuple[int, Tokens, int]]:
         """The sentences to edit, and the view that helps: (view, tokens, column of masks)."""
         sentences = encodings.columns("anchor", "positive")[:2]
         sources = []
-        if self.settings.target != "next":
+        if self.target != "next":
             sources += [(i, tokens, i) for i, tokens in enumerate(sentences)]
-        if self.settings.target != "same":
+        if self.target != "same":
             following = encodings.columns("edited")[0]
             sources += [(i, following, 2 + i) for i in range(len(sentences))]
         return sources
@@ -123,19 +98,18 @@ class DifferencePrediction(Term):
     def _edit(self, kind: str, encodings: BatchEncodings, tokens: Tokens, column: int) -> "Edit":
         randoms = encodings.generators(self, column)
         tokenizer = encodings.networks.encoder.tokenizer
-        settings = self.settings
         if kind == "delete":
-            gone = delete_tokens(tokens, settings.edit_ratio, tokenizer, randoms)
+            gone = delete_tokens(tokens, self.edit_ratio, tokenizer, randoms)
             return Edit(gone.tokens, gone.labels, gone.labels)
         if kind == "insert":
-            longer = insert_masks(tokens, settings.edit_ratio, tokenizer, randoms)
+            longer = insert_masks(tokens, self.edit_ratio, tokenizer, randoms)
             new = self._generate(longer.tokens, longer.labels > 0, randoms)
             return Edit(new, longer.labels, longer.labels)
-        masked = mask_tokens(tokens, settings.mask_ratio, tokenizer, randoms)
-        if settings.task == "masked_lm":
+        masked = mask_tokens(tokens, self.mask_ratio, tokenizer, randoms)
+        if self.task == "masked_lm":
             return Edit(masked.tokens, masked.labels, _ids(tokens))
         where = masked.labels >= 0
-        if settings.task == "detection" and settings.positions == "all":
+        if self.task == "detection" and self.positions == "all":
             # As in the released code: the generator rewrites every token but the first.
             where = np.ones(len(where), dtype=np.bool_)
             where[masked.tokens.offsets[:-1]] = False
@@ -148,11 +122,11 @@ class DifferencePrediction(Term):
         """Rows with the generator's tokens at chosen places."""
         if self.generator is None:
             raise TypeError("this edit needs a generator")
-        sampled = randoms if self.settings.draw == "sample" else None
+        sampled = randoms if self.draw == "sample" else None
         return Tokens(self.generator.predict(rows, where, randoms=sampled), rows.offsets)
 
     def _predict(self, kind: str, edit: "Edit", condition: Tensor) -> dict[str, Tensor]:
-        if self.settings.task == "detection":
+        if self.task == "detection":
             return self._detection(kind, edit, condition)
         vectors, labels, truth, seen = self._read(edit, condition)
         chosen = labels >= 0
@@ -173,7 +147,7 @@ class DifferencePrediction(Term):
 
     def _detection(self, kind: str, edit: "Edit", condition: Tensor) -> dict[str, Tensor]:
         changed = edit.changed(kind)
-        padded = self.settings.normalization == "mean_with_padding"
+        padded = self.normalization == "mean_with_padding"
         flags = Tokens(changed.astype(np.int32), edit.tokens.offsets)
         total = torch.zeros((), device=condition.device)
         tally = torch.zeros(4, device=condition.device)
@@ -194,7 +168,7 @@ class DifferencePrediction(Term):
             positions += mask.numel()
             tally += _tally(scores.detach().argmax(-1), labels.bool(), mask)
         count: Tensor | float
-        if self.settings.normalization == "sum":
+        if self.normalization == "sum":
             count = 1 / parallel.world()
         else:
             seen = positions if padded else len(edit.tokens.ids)
@@ -296,11 +270,9 @@ class Discriminator(nn.Module):
 
 
 def _take_condition(backbone: nn.Module, name: str) -> None:
-    """Make ``condition`` (n, d) one more input of a backbone, put first in a part's output.
-
-    Both modules get classes of their own. (A forward hook would be lost in compilation: compiled
-    code is shared with the encoder, and hooks are not looked at when it is chosen.)
-    """
+    """Make ``condition`` (n, d) one more input of a backbone, put first in a part's output."""
+    # Both modules get classes of their own: compiled code is shared with the encoder, and hooks are
+    # not looked at when it is chosen.
     place = backbone.get_submodule(name)
     embeds, reads = type(place), type(backbone)
 
@@ -318,17 +290,6 @@ def _take_condition(backbone: nn.Module, name: str) -> None:
 
     place.__class__ = type(f"Conditional{embeds.__name__}", (embeds,), {"forward": embed})
     backbone.__class__ = type(f"Conditional{reads.__name__}", (reads,), {"forward": read})
-
-
-def other_rows(count: int, seed: int, step: int) -> NDArray[np.int64]:
-    """(count,) for each row another one, each once: the next in one random cycle through all."""
-    if count < 2:
-        problem = "takes the vector of another sentence in the batch; use batch_size=2"
-        raise OptionError("condition_vector", "permuted", f"{problem} or more")
-    order = random_for(seed, PERMUTATION, step).permutation(count)
-    others = np.empty_like(order)
-    others[order] = np.roll(order, -1)
-    return others
 
 
 def _ids(tokens: Tokens) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.encoder import dropout
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.engine.encodings import BatchEncodings, Terms
+from contrasent.engine.encodings import BatchEncodings
 
 Init = Literal["copy", "random"]
 Column = Literal["first", "second"]
@@ -40,7 +40,6 @@ class MomentumQueue(nn.Module):
 
     rows: Tensor
     filled: Tensor
-    first_weights: Tensor
 
     def __init__(
         self,
@@ -76,17 +75,6 @@ class MomentumQueue(nn.Module):
         self._filled: int | None = None
         self.register_load_state_dict_post_hook(_forget)  # type: ignore[no-untyped-call]
         self._waiting: list[Tensor] = []
-        self.register_buffer("first_weights", _sample(self.momentum_encoder), persistent=False)
-
-    @torch.no_grad()
-    def diagnostics(self, encodings: BatchEncodings) -> Terms:
-        """Relative distance of the momentum encoder's weights from its start and the encoder."""
-        weights = _sample(self.momentum_encoder)
-        places = {"start": self.first_weights, "encoder": _sample(encodings.networks.encoder)}
-        return {
-            f"momentum_from_{name}": (weights - other).norm() / other.norm().clamp_min(1e-12)
-            for name, other in places.items()
-        }
 
     def negatives(self) -> Tensor | None:
         """Negatives (q, d) for the contrast, or None as long as the queue is empty."""
@@ -131,17 +119,6 @@ class MomentumQueue(nn.Module):
 
 def _forget(queue: MomentumQueue, _: Any) -> None:
     queue._filled = None
-
-
-SAMPLED = 1_000_000
-
-
-@torch.no_grad()
-def _sample(encoder: TorchEncoder) -> Tensor:
-    """All weights of an encoder; if more than a million, equally many of each layer."""
-    weights = [p.detach().flatten() for p in encoder.parameters()]
-    stride = -(-sum(map(len, weights)) // SAMPLED)
-    return torch.cat([part[::stride] for part in weights])
 
 
 @contextmanager

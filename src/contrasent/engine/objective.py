@@ -58,7 +58,6 @@ class Objective(nn.Module):
         queue: negatives from earlier batches, or None.
         terms: further terms of the loss by name, see :class:`contrasent.engine.Term`.
         weights: weight of each term.
-        diagnosing: whether ``forward`` also returns diagnostics of terms and queue.
 
     Examples:
         >>> from contrasent import fit
@@ -102,7 +101,6 @@ class Objective(nn.Module):
         self.queue: MomentumQueue | None = None
         self.terms = nn.ModuleDict()
         self.weights: dict[str, float] = {"contrast": 1.0}
-        self.diagnosing = False
 
     def forward(self, batch: Batch) -> Terms:
         """Compute the terms of a batch: scalars by name.
@@ -110,33 +108,13 @@ class Objective(nn.Module):
         Args:
             batch: the rows of this process.
         """
-        if self.training and batch.step < self.warmup_steps:
-            return self._warm_up(batch)
         encodings = BatchEncodings(self, batch)
         terms: Terms = self.contrast(encodings) if self.contrast is not None else {}
         for term in self.terms.values():
             terms.update(term(encodings))
-        if self.diagnosing:
-            for part in (*self.terms.values(), self.queue):
-                if isinstance(part, (Term, MomentumQueue)):
-                    terms.update(part.diagnostics(encodings))
         if self.queue is not None and self.training:
             self.queue.encode(encodings)
         return terms
-
-    def _warm_up(self, batch: Batch) -> Terms:
-        """The terms that learn before all else does, of vectors without gradient; others are 0."""
-        encodings = BatchEncodings(self, batch, frozen=True)
-        terms: Terms = {name: torch.zeros((), device=self.encoder.device) for name in self.weights}
-        for term in self.terms.values():
-            if isinstance(term, Term) and batch.step < term.warmup_steps:
-                terms.update(term(encodings))
-        return terms
-
-    @property
-    def warmup_steps(self) -> int:
-        """Number of first steps in which only terms with a warm-up train."""
-        return max((t.warmup_steps for t in self.terms.values() if isinstance(t, Term)), default=0)
 
     def loss(self, terms: Terms) -> Tensor:
         """The weighted sum of the terms that have a weight."""
@@ -147,23 +125,11 @@ class Objective(nn.Module):
 
         Args:
             learning_rate: peak learning rate. Each step sets the rate of every parameter group; a
-                group may have its own "peak", and "start" at a later step.
+                group may have its own "peak".
             weight_decay: weight decay of all weights.
         """
-        start = self.warmup_steps
-        groups: list[dict[str, Any]] = []
-        for term in self.terms.values():
-            if isinstance(term, Term) and (term.learning_rate or term.warmup_steps):
-                own = [p for p in term.parameters() if p.requires_grad]
-                peak, begins = (
-                    term.learning_rate or learning_rate,
-                    0 if term.warmup_steps else start,
-                )
-                groups.append({"params": own, "peak": peak, "start": begins})
-        apart = {p for group in groups for p in group["params"]}
-        others = [p for p in self.parameters() if p.requires_grad and p not in apart]
-        groups.insert(0, {"params": others, "peak": learning_rate, "start": start})
-        return torch.optim.AdamW(groups, lr=learning_rate, weight_decay=weight_decay, fused=True)
+        trained = [p for p in self.parameters() if p.requires_grad]
+        return torch.optim.AdamW(trained, lr=learning_rate, weight_decay=weight_decay, fused=True)
 
     def describe(self) -> dict[str, Any]:
         """The name and the parameters, for logs and model cards; a digest of a file of your own."""

@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -146,13 +146,36 @@ def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": "+".join(m.name for m in chosen), **digests, **defaults, **given}
 
 
+def resolve(name: str, given: Mapping[str, Any]) -> list[tuple[Method, dict[str, Any]]]:
+    """Each method of a name with all its parameters: stated, shared, or its own defaults."""
+    shared, chosen = parameters(name), methods(name)
+    for option in given:
+        if option not in shared:
+            problem = f"unknown parameter of {name}"
+            raise OptionError("parameter", option, problem, choices=shared)
+    departing: dict[str, set[str]] = {}
+    for method in chosen:
+        for key, parameter in method.parameters.items():
+            neutral = parameter.mark(Neutral)
+            if key not in given and neutral is not None and parameter.default != neutral.value:
+                departing.setdefault(key, set()).add(str(parameter.default))
+    for key, defaults in departing.items():
+        if len(defaults) > 1:
+            problem = f"its methods differ in {key} ({' and '.join(sorted(defaults))}); set {key}"
+            raise OptionError(OPTION, name, problem)
+    resolved = []
+    for method in chosen:
+        own = method.parameters.items()
+        values = {k: shared[k].default if shared[k].hint == p.hint else p.default for k, p in own}
+        resolved.append((method, values | {k: given[k] for k in values if k in given}))
+    return resolved
+
+
 def check(
     name: str, given: Mapping[str, Any], *, base: Path | None = None, models: bool = True
 ) -> None:
     """Validate the parameters of a method before any weights are loaded."""
-    _check_defaults(name, given)
-    for method in methods(name):
-        values = _values(method, name, given)
+    for method, values in resolve(name, given):
         check_values(method.parameters.values(), values)
         for rule in method.kind.checks:
             rule(values)
@@ -164,6 +187,13 @@ def find(name: str) -> "Callable[..., Objective]":
     """The class of a method, or a function that combines several."""
     chosen = methods(name)
     return partial(_combine, name) if len(chosen) > 1 else chosen[0].kind
+
+
+def _combine(name: str, encoder: "TorchEncoder", **given: Any) -> "Objective":
+    from contrasent.engine.objective import Combination
+
+    parts = [method.kind(encoder, **values) for method, values in resolve(name, given)]
+    return Combination(encoder, parts, described(name, given))
 
 
 def _method(name: str) -> Method:
@@ -257,20 +287,6 @@ def _class(name: str, module: ModuleType, wanted: str) -> "tuple[type[Objective]
     raise OptionError(OPTION, name, problem, choices=public)
 
 
-def _check_defaults(name: str, given: Iterable[str]) -> None:
-    """Reject a combination of methods whose defaults conflict."""
-    departing: dict[str, set[str]] = {}
-    for method in methods(name):
-        for key, parameter in method.parameters.items():
-            neutral = parameter.mark(Neutral)
-            if neutral is not None and parameter.default != neutral.value:
-                departing.setdefault(key, set()).add(str(parameter.default))
-    for key, defaults in departing.items():
-        if len(defaults) > 1 and key not in given:
-            problem = f"its methods differ in {key} ({' and '.join(sorted(defaults))}); set {key}"
-            raise OptionError(OPTION, name, problem)
-
-
 def _check_models(method: Method, values: Mapping[str, Any], base: Path | None) -> None:
     from contrasent.engine.masked_models import check_guide, check_masked_model
 
@@ -279,28 +295,6 @@ def _check_models(method: Method, values: Mapping[str, Any], base: Path | None) 
             check_masked_model(key, values[key], base)
         if parameter.mark(GuideName):
             check_guide(key, values[key])
-
-
-def _combine(name: str, encoder: "TorchEncoder", **given: Any) -> "Objective":
-    from contrasent.engine.objective import Combination
-
-    known = parameters(name)
-    for option in given:
-        if option not in known:
-            problem = f"unknown parameter of {name}"
-            raise OptionError("parameter", option, problem, choices=known)
-    _check_defaults(name, given)
-    joined = [method.kind(encoder, **_values(method, name, given)) for method in methods(name)]
-    return Combination(encoder, joined, described(name, given))
-
-
-def _values(method: Method, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """All parameters of a method that is part of a name: stated, shared, or its own defaults."""
-    shared = parameters(name)
-    return {
-        key: given.get(key, shared[key].default if shared[key].hint == p.hint else p.default)
-        for key, p in method.parameters.items()
-    }
 
 
 @cache

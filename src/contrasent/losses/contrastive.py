@@ -6,8 +6,8 @@ process's rows, candidates those of all; `first` says where its own begin.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from copy import copy
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -30,73 +30,62 @@ Weights = Tensor | Callable[[slice], Tensor]
 function that computes them for a slice of the rows, to save memory."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Negatives:
     """The columns that every anchor is compared with: candidates, hard and extra negatives."""
 
-    candidates: Tensor  # (m, d); of anchor i, column `first + i` is its own and no negative
-    hard: Tensor | None
-    extra: Tensor | None  # (q, d), or None
-    temperature: float
-    first: int  # where this process's rows begin among the candidates
-    alpha: float  # weight of a row's own hard negatives
-    weights: Weights | None
-    hardness: float
-    debias: float
-    form: Form = "softmax"
-    bias: float = -10.0
-
-    def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-        check_choice("loss", self.form, get_args(Form))
-        if self.form == "sigmoid" and self.reweighted:
-            problem = "compares single pairs: hardness and debias must be 0"
-            raise OptionError("loss", self.form, problem)
-        if not 0 <= self.alpha < math.inf:
-            problem = "must be 0 or more; 1 weights all negatives equally"
-            raise OptionError("alpha", self.alpha, problem)
-        if not 0 <= self.hardness < math.inf:
-            problem = "must be 0 (all negatives equal) or more"
-            raise OptionError("hardness", self.hardness, problem)
-        if not 0 <= self.debias < 1:
-            problem = "must be at least 0 (off) and less than 1"
-            raise OptionError("debias", self.debias, problem)
-
-    @classmethod
-    def make(
-        cls,
-        candidates: Tensor,
-        hard: Tensor | None,
-        extra: Tensor | None,
+    def __init__(
+        self,
+        candidates: Tensor,  # (m, d); of anchor i, column `first + i` is its own and no negative
+        hard: Tensor | None,  # (m, h, d)
+        extra: Tensor | None,  # (q, d)
         similarity: Similarity,
-        **options: Any,
-    ) -> "Negatives":
-        """Normalize the vectors.
-
-        ``candidates``: (m, d). ``hard``: (m, h, d), or None. ``extra``: (q, d), or None.
-        """
+        *,
+        temperature: float,
+        first: int,  # where this process's rows begin among the candidates
+        alpha: float,  # weight of a row's own hard negatives
+        weights: Weights | None,
+        hardness: float,
+        debias: float,
+        form: Form,
+        bias: float,
+    ) -> None:
+        check_temperature(temperature)
+        check_choice("loss", form, get_args(Form))
+        if form == "sigmoid" and (hardness or debias):
+            problem = "compares single pairs: hardness and debias must be 0"
+            raise OptionError("loss", form, problem)
+        if not 0 <= alpha < math.inf:
+            problem = "must be 0 or more; 1 weights all negatives equally"
+            raise OptionError("alpha", alpha, problem)
+        if not 0 <= hardness < math.inf:
+            raise OptionError("hardness", hardness, "must be 0 (all negatives equal) or more")
+        if not 0 <= debias < 1:
+            raise OptionError("debias", debias, "must be at least 0 (off) and less than 1")
+        if debias and similarity != "cosine":
+            raise OptionError("debias", debias, "needs the cosine, which has a lowest value")
         m = len(candidates)
         if hard is not None and (hard.dim() != 3 or len(hard) != m):
             raise ValueError(
                 f"hard negatives of shape {tuple(hard.shape)} for {m} candidates; expected "
                 "(candidates, negatives of each, dimensions)"
             )
-        negatives = cls(
-            candidates=normalized(candidates, similarity),
-            hard=None if hard is None else normalized(hard.flatten(0, 1), similarity),
-            extra=normalized(extra, similarity) if extra is not None and len(extra) else None,
-            **options,
-        )
-        if negatives.debias and similarity != "cosine":
-            problem = "needs the cosine, which has a lowest value"
-            raise OptionError("debias", negatives.debias, problem)
-        return negatives
+        self.candidates = normalized(candidates, similarity)
+        self.hard = None if hard is None else normalized(hard.flatten(0, 1), similarity)
+        self.extra = None
+        if extra is not None and len(extra):
+            self.extra = normalized(extra, similarity)
+        self.temperature, self.first = temperature, first
+        self.alpha, self.weights = alpha, weights
+        self.hardness, self.debias = hardness, debias
+        self.form, self.bias = form, bias
 
     def facing(self, others: Tensor) -> "Negatives":
         """The same for the direction from positives to anchors."""
-        original = self.weights
-        weights = None if original is None else lambda part: _of(original, part)[:, : len(others)]
-        return replace(self, candidates=others, hard=None, extra=None, alpha=1.0, weights=weights)
+        back, given = copy(self), self.weights
+        back.candidates, back.hard, back.extra, back.alpha = others, None, None, 1.0
+        if given is not None:
+            back.weights = lambda part: _of(given, part)[:, : len(others)]
+        return back
 
     @property
     def columns(self) -> int:
@@ -169,10 +158,7 @@ class Negatives:
         return total.masked_fill(none, -math.inf)
 
     def by_form(self, positive: Tensor, plain: Tensor, logits: Tensor, part: slice) -> Tensor:
-        """Mean of the decoupled or the sigmoid loss; see ``info_nce``.
-
-        ``positive``: (k,) logits of the positive pairs; ``plain``: those that debias takes.
-        """
+        """Mean of the decoupled or the sigmoid loss; ``plain`` (k,) are what debias takes."""
         if self.form == "decoupled":
             total = self.log_sum(plain, logits, part)
             return (total.masked_fill(total.isneginf(), 0.0) - positive).mean()
@@ -268,7 +254,7 @@ def info_nce(
     if not 0 <= first <= m - n:
         raise ValueError(f"{n} anchors from candidate {first} exceed the {m} candidates")
     with full_precision(anchors):
-        against = Negatives.make(
+        against = Negatives(
             positives,
             hard_negatives,
             extra_negatives,
@@ -392,7 +378,7 @@ def two_source_info_nce(
             f"{len(negative_anchors)} negative anchors and {m} negatives do not match"
         )
     with full_precision(anchors):
-        against = Negatives.make(
+        against = Negatives(
             negatives,
             hard_negatives,
             extra_negatives,

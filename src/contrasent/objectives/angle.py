@@ -1,10 +1,10 @@
 """AnglE: orders rated pairs by cosines and by angles in complex space."""
 
 from functools import partial
-from typing import Any, ClassVar
 
 from contrasent import engine
 from contrasent.losses import complex_cosines, cosent
+from contrasent.objectives.cosent import CoSENT
 
 
 class AnglE(engine.Objective):
@@ -27,12 +27,7 @@ class AnglE(engine.Objective):
 
     labeled = True
     graded = True
-    published: ClassVar[dict[str, Any]] = {
-        "batch_size": 32,
-        "learning_rate": 2e-5,
-        "num_train_epochs": 5.0,
-        "max_seq_length": 64,
-    }
+    published = CoSENT.published
     """Those of CoSENT, which it extends; the paper's differ from one data set to the next."""
 
     def __init__(

@@ -56,10 +56,6 @@ class DiffCSE(engine.ContrastObjective):
         normalization: see :func:`contrasent.losses.token_detection`; it determines the scale of
             lambda.
         condition: "projected" uses the vector after the projector (code), "pooled" the one before.
-        condition_vector: vector that the discriminator is given: the sentence's "own", another
-            sentence's ("permuted") or "zero". The last two are controls, not from a paper.
-        discriminator_learning_rate: peak learning rate of the discriminator; the run's if none.
-        discriminator_warmup_steps: number of first steps in which only the discriminator trains.
         edits: "replace", "insert", "delete" or "all" three, summed, with a classifier each (Table
             4; the paper does not say how it combines them).
         edit_ratio: share of tokens to insert or delete (Table 4).
@@ -94,9 +90,6 @@ class DiffCSE(engine.ContrastObjective):
         mask_ratio: engine.Share = 0.30,
         normalization: Normalization = "mean_with_padding",
         condition: difference.Condition = "projected",
-        condition_vector: difference.ConditionVector = "own",
-        discriminator_learning_rate: engine.Positive | None = None,
-        discriminator_warmup_steps: engine.Size = 0,
         edits: difference.Edits = "replace",
         edit_ratio: engine.Share = 0.15,
         task: difference.Task = "detection",
@@ -114,7 +107,14 @@ class DiffCSE(engine.ContrastObjective):
         check_difference(chosen)
         if not difference_weight:
             return
-        settings = difference.DifferenceSettings(
+        filler = None
+        if needs_generator(chosen):
+            filler = engine.MaskedModel.load(
+                generator, encoder, option="generator", noisy=generator_dropout
+            )
+        self.weights["difference"] = difference_weight
+        self.terms["difference"] = difference.DifferencePrediction(
+            encoder,
             task=task,
             edits=edits,
             target=target,
@@ -124,19 +124,6 @@ class DiffCSE(engine.ContrastObjective):
             draw=generator_draw,
             positions=generator_positions,
             condition=condition,
-            condition_vector=condition_vector,
-        )
-        filler = None
-        if needs_generator(chosen):
-            filler = engine.MaskedModel.load(
-                generator, encoder, option="generator", noisy=generator_dropout
-            )
-        self.weights["difference"] = difference_weight
-        self.terms["difference"] = difference.DifferencePrediction(
-            encoder,
-            settings,
             generator=filler,
             language_head=language_head,
-            learning_rate=discriminator_learning_rate,
-            warmup_steps=discriminator_warmup_steps,
         )

@@ -1,9 +1,10 @@
 """ESimCSE: positives with repeated words, and a queue of negatives from earlier batches."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from contrasent import engine
 from contrasent.engine.momentum_queue import Column, Init, Start
+from contrasent.objectives.simcse import SimCSE
 from contrasent.text.views import Rule
 
 
@@ -35,12 +36,7 @@ class ESimCSE(engine.ContrastObjective):
         queue_start: "grow" uses the queue from the second step (code), "full" once it is full.
     """
 
-    published: ClassVar[dict[str, Any]] = {
-        "batch_size": 64,
-        "learning_rate": 3e-5,
-        "num_train_epochs": 1.0,
-        "max_seq_length": 32,
-    }
+    published = SimCSE.published
     """The released script."""
     checks = (engine.check_view,)
 

@@ -1,10 +1,11 @@
 """Matryoshka: trains the first dimensions of a vector to work on their own."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from contrasent import engine
 from contrasent.errors import OptionError
+from contrasent.objectives.simcse import SimCSE
 
 
 def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
@@ -37,12 +38,7 @@ class Matryoshka(engine.ContrastObjective):
         projector: always "none".
     """
 
-    published: ClassVar[dict[str, Any]] = {
-        "batch_size": 64,
-        "learning_rate": 3e-5,
-        "num_train_epochs": 1.0,
-        "max_seq_length": 32,
-    }
+    published = SimCSE.published
     """Those of SimCSE; the paper trains no sentence encoders."""
     checks = (sizes,)
 

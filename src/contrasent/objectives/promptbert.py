@@ -76,10 +76,7 @@ def _templates_alone(
     columns: Sequence[engine.Tokens],
     first: int,
 ) -> Tensor:
-    """Vectors (rows of all columns, d) of each row's template without its sentence.
-
-    The second column has a template of its own; each length is computed once a column.
-    """
+    """Vectors (rows of all columns, d) of each row's template alone; one for each length."""
     vectors = []
     for number, rows in enumerate(columns, first):
         before, after = encoder.tokenizer.around(templates[int(number == 1)])

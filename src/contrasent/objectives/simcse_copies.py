@@ -1,11 +1,12 @@
 """SimCSE with an edited copy of every sentence as an additional example."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from contrasent import engine
 from contrasent.engine.masked_models import check_masked_model
 from contrasent.errors import OptionError
+from contrasent.objectives.simcse import SimCSE
 from contrasent.text.views import Draw, Identity
 
 
@@ -45,12 +46,7 @@ class CopiesSimCSE(engine.ContrastObjective):
         resample_views: draw copies again in each "epoch", or once ("static").
     """
 
-    published: ClassVar[dict[str, Any]] = {
-        "batch_size": 64,
-        "learning_rate": 3e-5,
-        "num_train_epochs": 1.0,
-        "max_seq_length": 32,
-    }
+    published = SimCSE.published
     """Not stated; those of SimCSE, which the copies are added to."""
     checks = (copy_view,)
 

@@ -1,8 +1,9 @@
 """SimCSE with more or less dropout noise in positive or in negative pairs."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from contrasent import engine
+from contrasent.objectives.simcse import SimCSE
 
 
 class NoisySimCSE(engine.ContrastObjective):
@@ -22,12 +23,7 @@ class NoisySimCSE(engine.ContrastObjective):
         noise_variance: variance of "gaussian".
     """
 
-    published: ClassVar[dict[str, Any]] = {
-        "batch_size": 64,
-        "learning_rate": 3e-5,
-        "num_train_epochs": 1.0,
-        "max_seq_length": 32,
-    }
+    published = SimCSE.published
     """Those of SimCSE, which Table 1 departs from in the loss alone."""
 
     def __init__(

@@ -1,9 +1,10 @@
 """SimCSE++: negatives without dropout noise, contrast between dimensions."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from contrasent import engine
 from contrasent.losses import FactorForm, Norm, Reduction, Variance
+from contrasent.objectives.simcse import SimCSE
 
 
 class SimCSEPlusPlus(engine.ContrastObjective):
@@ -32,12 +33,7 @@ class SimCSEPlusPlus(engine.ContrastObjective):
         dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalization (code).
     """
 
-    published: ClassVar[dict[str, Any]] = {
-        "batch_size": 64,
-        "learning_rate": 3e-5,
-        "num_train_epochs": 1.0,
-        "max_seq_length": 32,
-    }
+    published = SimCSE.published
     """The released script."""
 
     def __init__(

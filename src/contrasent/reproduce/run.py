@@ -276,8 +276,8 @@ def _trained(
 
 def train(training: Training, base: Path, target: Path, folder: Path | None, tokens: Path) -> Json:
     """Train a model into a folder, resuming a stopped run; return the run's record."""
-    from contrasent.encoder.card import CardMetadata
-    from contrasent.train.fit import fit
+    from contrasent.train.fit import fit_plan
+    from contrasent.train.plan import Plan
     from contrasent.train.prepare import prepare
     from contrasent.train.run import RunFolder
     from contrasent.train.settings import Settings
@@ -291,18 +291,15 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     corpus = open_built(training.corpus.path, documents=training.corpus.documents)
     resume = _same_settings(RunFolder(target).settings, settings)
     began = time.monotonic()
-    run = fit(
-        learner,
-        corpus,
-        settings,
-        output_dir=target,
+    plan = Plan(
+        objective=learner,
+        corpus=corpus,
+        settings=settings,
+        base=base.name,
         evaluate=_evaluator(training, folder),
         keep="trained",  # the papers choose among trained steps
-        resume=resume,
-        overwrite=not resume,
-        facts=CardMetadata(base=base.name),
-        tokens=tokens,
     )
+    run = fit_plan(plan, target, resume=resume, overwrite=not resume, tokens=tokens)
     return {
         "steps": run.steps,
         "batch_size": settings.batch_size,

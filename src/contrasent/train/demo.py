@@ -86,12 +86,8 @@ def table(lessons: Sequence[Lesson], base: str) -> list[str]:
 def learn(
     documentation: InstalledDocumentation, folder: Path, *, base: str, objective: str, **run: Any
 ) -> list[Lesson]:
-    """Train on the documentation's sentences by a method, then on summaries and explanations.
-
-    Every fifth summary and its explanation are held out for evaluation. A step that is not proven
-    better is discarded. Leaves ``learning.html`` and a model per step in the folder; ``run`` is
-    for :func:`fit`.
-    """
+    """Train on the documentation's sentences by a method, then on summaries and explanations."""
+    # Every fifth summary and its explanation are held out.
     explained = {doc.id: " ".join(doc.sections[0].paragraphs) for doc in documentation}
     pairs = [(text, explained[name]) for text, name in documentation.summaries]
     questions, answers = map(list, zip(*pairs[::HELD_OUT_SHARE], strict=True))

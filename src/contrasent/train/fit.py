@@ -1,6 +1,7 @@
 """The training loop, in plain torch."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -25,24 +26,23 @@ from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus
 from contrasent.train import prepare
-from contrasent.train.monitor import NO_GRADIENT, STILL, Drift, ModelSelector, Monitor
+from contrasent.train.monitor import (
+    NO_GRADIENT,
+    STILL,
+    ModelSelector,
+    Monitor,
+    nearest_texts,
+    watched_rows,
+)
 from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
-from contrasent.train.run import (
-    Evaluate,
-    Keep,
-    OnStep,
-    Run,
-    RunFolder,
-    choose_keep,
-)
-from contrasent.train.settings import Defaults, Settings, choose
+from contrasent.train.run import Evaluate, Keep, OnStep, Run, RunFolder, choose_keep
+from contrasent.train.settings import Settings, choose
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 log = logging.getLogger(__name__)
 
 LOG_EVERY = 10
-log = logging.getLogger(__name__)
 
 
 def fit(
@@ -53,15 +53,10 @@ def fit(
     output_dir: str | Path,
     base: str | Path | None = None,
     evaluate: Evaluate | str | None = None,
-    geometry: Evaluate | None = None,
     keep: Keep | None = None,
     rows: NDArray[np.int64] | NDArray[np.bool_] | Sequence[int] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    facts: CardMetadata | None = None,
-    defaults: Defaults | None = None,
-    on_start: Callable[[], None] | None = None,
-    tokens: Path | None = None,
     on_step: OnStep | None = None,
     tensorboard: bool = False,
     **given: Any,
@@ -92,8 +87,6 @@ def fit(
             file of labeled pairs. Or a function that is called every ``eval_steps`` steps with the
             encoder's ``encode``, and returns a number or a :class:`~contrasent.Report`, whose first
             row counts. The best step is that of the highest score.
-        geometry: a function that is called likewise every ``geometry_every`` steps, for the run's
-            log alone. By default it measures alignment and uniformity on STS-B dev.
         keep: which model to save after an evaluation. "proven", the default: the best step if it
             improves on the base (:attr:`Run.improved`), else the base. "unharmed", the default for
             "neighbors": the last step if enough of the base's neighbors are unchanged, else the
@@ -102,11 +95,6 @@ def fit(
             are never trained on.
         resume: resume the run in the folder.
         overwrite: replace the model or run in the folder.
-        facts: further facts for the model card.
-        defaults: which settings were chosen rather than given, for ``run/settings.json``.
-        on_start: called before the first step, after all checks.
-        tokens: folder in which several runs on a machine share the tokenized corpus; by default a
-            run has its own and removes it at its end.
         on_step: called with a step's number, from 1, and its numbers by name ("loss",
             "learning_rate", "shares/contrast", "evaluation/heldout/mrr_at_10"), after every step
             and evaluation.
@@ -131,81 +119,70 @@ def fit(
         >>> run.encoder.encode("a broken drill").shape
         (384,)
     """
-    _check_arguments(objective, base, evaluate)
+    _check_types(objective, base)
     graded = needs_scores(objective) if isinstance(objective, str) else objective.graded
     source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus, score=graded)
-    if rows is not None:
-        rows = row_numbers(rows, sum(1 for _ in source))
-    named = given if isinstance(settings, Settings) else dict(settings or {}) | given
+    chosen = None if rows is None else row_numbers(rows, sum(1 for _ in source))
+    named = dict(given)
     if isinstance(settings, Settings):
-        settings = {name: v for name, v in asdict(settings).items() if v is not None}
-    stated = dict(settings or {}) | given
+        stated = {name: v for name, v in asdict(settings).items() if v is not None} | given
+    else:
+        stated = named = dict(settings or {}) | given
     if isinstance(objective, str):
         stored = RunFolder(Path(output_dir)).defaults() if resume else None
-        chosen: dict[str, Any] = {"evaluate": evaluate, "keep": keep, "stored": stored}
-        plan = make_plan(source, stated, method=objective, base=base, **chosen)
+        plan = make_plan(
+            source, stated, method=objective, base=base, evaluate=evaluate, keep=keep, stored=stored
+        )
         for line in plan.said():
             log.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", line)
-        if rows is not None:
-            left = rows if plan.rows is None else np.intersect1d(rows, plan.rows)
+        if chosen is not None:
+            left = chosen if plan.rows is None else np.intersect1d(chosen, plan.rows)
             if not len(left):
-                problem = "all of them are held out; choose others"
-                raise OptionError("rows", rows.tolist(), f"{problem}, or evaluate='none'")
+                problem = "all of them are held out; choose others, or evaluate='none'"
+                raise OptionError("rows", chosen.tolist(), problem)
             plan = replace(plan, rows=left)
     else:
         _check_own(base, evaluate, named)
-        evaluator = None if isinstance(evaluate, str) else evaluate
+        evaluator = evaluate if callable(evaluate) else None
         plan = Plan(
             objective=objective,
             corpus=source,
             settings=Settings(**choose(stated, None, option="settings")[0]),
-            defaults=defaults,
-            base=facts.base if facts else None,
+            base=None,
             evaluate=evaluator,
             keep=choose_keep(keep, evaluator),
-            rows=rows,
+            rows=chosen,
         )
     return fit_plan(
         plan,
         Path(output_dir),
-        geometry=geometry,
         resume=resume,
         overwrite=overwrite,
-        facts=facts,
-        on_start=on_start,
-        tokens=tokens,
         on_step=on_step,
         tensorboard=tensorboard,
     )
 
 
-def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
-    """Reject arguments of other types, before anything is read."""
+def _check_types(objective: Any, base: Any) -> None:
+    """Reject a class in place of an objective, and an encoder in place of a base."""
     if not isinstance(objective, str | Objective):
         problem = "must be the name of a method or an Objective"
         raise OptionError("objective", objective, problem)
     if base is not None and not isinstance(base, str | Path):
-        problem = (
-            "must be the name or the folder of a model; to use an Encoder, save it first: "
-            "save(FOLDER)"
-        )
+        problem = "must be the name or the folder of a model; to use an Encoder, save it first"
         raise OptionError("base", type(base).__name__, problem)
-    if evaluate is not None and not (callable(evaluate) or isinstance(evaluate, str | Path)):
-        problem = "must be a name, a file with labeled pairs, or a function of encode"
-        raise OptionError("evaluate", evaluate, problem)
 
 
 def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
     """Reject, for an objective, what goes with the name of a method."""
-    refused = {"base": base, "evaluate": evaluate if isinstance(evaluate, str) else None}
+    refused = {"base": base, "evaluate": None if callable(evaluate) else evaluate}
     refused |= {name: named.get(name) for name in ("eval_size", *prepare.OF_MODEL)}
-    usual = Settings()
     for option, value in refused.items():
-        if value is not None and value != getattr(usual, option, None):
-            problem = "needs the name of a method; this is an objective, "
-            trained = "whose encoder is trained as it is"
-            remedy = trained if option in prepare.OF_MODEL else "pass a function as evaluate="
-            raise OptionError(option, value, problem + remedy)
+        if value is not None and value != getattr(Settings(), option, None):
+            trained = option in prepare.OF_MODEL
+            remedy = "whose encoder is trained as it is" if trained else "pass a function"
+            problem = f"needs the name of a method; this is an objective, {remedy}"
+            raise OptionError(option, value, problem)
 
 
 def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
@@ -213,14 +190,10 @@ def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
     given = np.asarray(rows)
     if given.dtype == np.bool_ and given.shape == (count,):
         given = np.flatnonzero(given)
-    elif given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
-        what = f"{type(rows).__name__} of {given.dtype}, {given.shape}"
-        problem = f"must be row numbers, or a mask of {count:,} rows with at least one true"
-        raise OptionError("rows", what, problem)
-    outside = given[(given < 0) | (given >= count)]
-    if len(outside) or not len(given):
-        problem = f"the corpus has the rows 0 to {count - 1}" if len(given) else "chooses no rows"
-        raise OptionError("rows", int(outside[0]) if len(outside) else [], problem)
+    numbers = given.ndim == 1 and given.dtype.kind in "iu" and len(given) > 0
+    if not numbers or given.min() < 0 or given.max() >= count:
+        problem = f"must be from 0 to {count - 1}, or a mask of {count:,} with at least one true"
+        raise OptionError("rows", given.tolist(), problem)
     return given.astype(np.int64)
 
 
@@ -228,16 +201,18 @@ def fit_plan(
     plan: Plan,
     folder: Path,
     *,
-    geometry: Evaluate | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    facts: CardMetadata | None = None,
     on_start: Callable[[], None] | None = None,
     tokens: Path | None = None,
     on_step: OnStep | None = None,
     tensorboard: bool = False,
 ) -> Run:
-    """Carry out a plan, see :func:`fit`; a complete run is returned without loading a model."""
+    """Carry out a plan, see :func:`fit`; a complete run is returned without loading a model.
+
+    ``on_start`` is called before the first step, after all checks. ``tokens`` is a folder in which
+    several runs on a machine share the tokenized corpus; else a run removes its own at its end.
+    """
     settings, objective = plan.settings, plan.objective
     if isinstance(objective, str):
         if resume and (done := plan.finished(folder)) is not None:
@@ -250,7 +225,7 @@ def fit_plan(
     with parallel.processes(), closing(place):
         objective.check(plan.corpus.width, ordered=plan.corpus.documents, scored=plan.corpus.scored)
         prepare.configure(objective, settings)
-        shape = (geometry or geometry_on_stsb()) if settings.geometry_every else None
+        shape = geometry_on_stsb() if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, plan.evaluate, shape, plan.keep)
         described = objective.describe()
         stored = (place.begun() or {}).get("products") if resume else None
@@ -266,15 +241,13 @@ def fit_plan(
         if (done := parallel.by_main(place.finished)) is not None:
             return done
         with processes.retain_freed_memory():
-            facts = replace(facts or CardMetadata(), base=plan.base_name)
-            return _train(objective, plan, selector, facts, tokens, on_start, going_on)
+            return _train(objective, plan, selector, tokens, on_start, going_on)
 
 
 def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to bottom
     objective: Objective,
     plan: Plan,
     selector: ModelSelector,
-    facts: CardMetadata,
     tokens: Path | None,
     on_start: Callable[[], None] | None,
     going_on: bool,
@@ -300,13 +273,15 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         data["hard negatives"] = (
             f"{settings.hard_negatives} per pair, mined by the base among the answers"
         )
-    facts = replace(facts, data=data, settings=asdict(settings))
+    facts = CardMetadata(base=plan.base_name, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(
         learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
     )
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
-    total, batch = prepare.total_steps(objective, batches.plan, settings), batches.plan.batch_size
-    monitor, drift = Monitor(), Drift(objective, batches, total)
+    epochs = math.ceil(settings.num_train_epochs * batches.plan.steps_per_epoch)
+    total, batch = settings.max_steps or max(1, epochs), batches.plan.batch_size
+    monitor, watched = Monitor(), watched_rows(batches)
+    before: list[list[int]] = []  # the nearest texts by the base, for the page
     first = 0
     if going_on:
         state = _restore(place, objective, optimizer)
@@ -314,7 +289,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         scaler.load_state_dict(state["scaler"])
         monitor.high, monitor.moved = state["collapse"], state["moved"]
         selector.restore(state)
-        drift.restore(state["drift"])
+        before = state.get("neighbors", [])
     if parallel.is_main():
         # A run that was killed may have written lines of steps after its last checkpoint.
         place.cut_log(first if going_on else -1)
@@ -337,7 +312,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             "scaler": scaler.state_dict(),
             "collapse": monitor.high,
             "moved": monitor.moved,
-            "drift": drift.state(),
+            "neighbors": before,
             **selector.state(),
         }
         if parallel.is_main():
@@ -349,7 +324,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         for m in metrics:
             wanted = m.step % LOG_EVERY == 0 or m.step < LOG_EVERY or m.step in steps.moments
             if parallel.is_main():
-                place.write_log(m.line() | drift.values, kept=wanted)
+                place.write_log(m.line(), kept=wanted)
 
     if on_start is not None:
         on_start()
@@ -358,7 +333,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         if selector.evaluator is not None and not selector.history:
             selector.evaluate(0, save_model)
         selector.measure(0)
-        drift.look(0, settings.learning_rate)
+        before = nearest_texts(encoder, batches, watched) if parallel.is_main() else []
     objective.train()
     step = first
     with (
@@ -376,9 +351,6 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if evaluating:
                 metrics += steps.known()
             trained_seconds += time.monotonic() - begun
-            drift.look(
-                step, settings.learning_rate
-            )  # before the lines, so that the last has the latest drift
             write_log(metrics)
             shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
             best = selector.best()
@@ -414,9 +386,9 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if parallel.is_main():
         save_model(place.last, step, selector.latest)
         facts = replace(facts, objective=objective.describe())
-        near = (drift.base["neighbors"], drift.latest) if drift.base and drift.latest else ()
-        texts = [batches.cache.text(0, int(row)) for row in drift.places]
-        write_text(place.model / "report.html", run_page(run, facts, texts, *near))
+        after = nearest_texts(encoder, batches, watched) if before else []
+        texts = [batches.cache.text(0, int(row)) for row in watched]
+        write_text(place.model / "report.html", run_page(run, facts, texts, before, after))
         place.publish(run)  # last: its result marks a run as complete
     parallel.barrier()
     if parallel.local_rank() == 0:

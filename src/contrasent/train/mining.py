@@ -26,8 +26,7 @@ def mine(
 ) -> NDArray[np.int64]:
     """For each row of the corpus, (n, count) rows whose answers are its hard negatives.
 
-    Those are the nearest of the answers of ``rows`` that are not more alike than the margin allows
-    and belong to other questions; where too few are left, the least alike of the others.
+    Where too few answers are less alike than the margin, the least alike of the others join them.
     """
     questions, answers = (_numbers(cache, column, rows) for column in (0, 1))
     first = np.unique(answers, return_index=True)[1]  # a row for each different answer

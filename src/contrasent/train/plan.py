@@ -39,28 +39,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A run before its first step; of a method by name no weights are loaded.
+    """A run before its first step; of a method by name no weights are loaded."""
 
-    Attributes:
-        objective: the name of a method, or an objective that is trained as it is.
-        parameters: of the method, those that were stated.
-        defaults: what was chosen for settings that were not stated; None for an objective.
-        validation: name of the evaluation, "function" for one from Python.
-        rows: training rows of the corpus; all if None.
-        note: held-out rows, and limits of the evaluation.
-    """
-
-    objective: "str | Objective"
+    objective: "str | Objective"  # the name of a method, or one that is trained as it is
     corpus: Corpus
     settings: Settings
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    defaults: Defaults | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # those that were stated
+    defaults: Defaults | None = None  # for settings that were not; None for an objective
     base: str | None
     evaluate: Evaluate | None
-    validation: str | None = None
+    validation: str | None = None  # name of the evaluation, "function" for one from Python
     keep: Keep
-    rows: NDArray[np.int64] | None = None
-    note: str = ""
+    rows: NDArray[np.int64] | None = None  # of the corpus that are trained on; all if None
+    note: str = ""  # held-out rows, and limits of the evaluation
 
     def said(self) -> list[str]:
         """What to know before the first step: the role of every column, and what is left out."""
@@ -182,11 +173,7 @@ def column_prompts(prompts: Prompts, width: int, *, paired: bool) -> tuple[str, 
 def text_keys(
     folder: Path, max_seq_length: int, prompts: Prompts, width: int, *, paired: bool
 ) -> TextKeys:
-    """Which texts are equal as a model reads them in training.
-
-    Raises:
-        OptionError: a prompt leaves no room for a text.
-    """
+    """Which texts are equal as a model reads them in training."""
     stored = describe(folder)
     tokenizer = Tokenizer.load(stored.transformer, max_seq_length=max_seq_length)
     by_column = column_prompts(prompts, width, paired=paired)

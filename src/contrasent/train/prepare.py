@@ -1,8 +1,6 @@
 """Prepares an objective and its batches from names and settings."""
 
 import logging
-import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,11 +86,7 @@ def prepare(
 
 
 def configure(objective: Objective, settings: Settings) -> None:
-    """Put all of an objective where its encoder is; set padding, cached gradients, compilation.
-
-    Raises:
-        OptionError: cached gradients with a term on tokens, or no term with a weight.
-    """
+    """Put all of an objective where its encoder is; set padding, cached gradients, compilation."""
     if type(objective).loss is Objective.loss and not any(objective.weights.values()):
         names = [name for name in objective.describe() if name.endswith("_weight")]
         problem = "at least one weight must be above 0"
@@ -162,7 +156,8 @@ def collator(
 def fit_poolers(objective: Objective, batches: Collator) -> None:
     """Give poolers that count tokens the texts of the training rows, all columns."""
     cache, rows = batches.cache, batches.plan.rows
-    blocks = (cache.tokens(column, part) for column in range(cache.width) for part in _blocks(rows))
+    parts = np.split(rows, range(BLOCK, len(rows), BLOCK))
+    blocks = (cache.tokens(column, part) for column in range(cache.width) for part in parts)
     poolers = [module for module in objective.modules() if isinstance(module, Pooler)]
     poolers[0].fit(blocks)
     for copy in poolers[1:]:
@@ -192,10 +187,6 @@ def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
         log.warning("%s. Duplicates act as false negatives: %s", shown, remedy)
 
 
-def _blocks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
-
-
 def check_scores(batches: Collator, objective: Objective) -> None:
     """Reject scores that a term of the method cannot take, before the first step."""
     scores = batches.cache.scores
@@ -212,22 +203,6 @@ def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) ->
             problem = f"needs pairs of queries and documents, which {objective.name}"
             raise OptionError(option, getattr(settings, option), f"{problem} does not use")
     return column_prompts(prompts, corpus.width, paired=paired)
-
-
-def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> int:
-    """Optimizer steps of a run: those stated, or those of the epochs.
-
-    Raises:
-        OptionError: a term's warm-up is longer.
-    """
-    total = settings.max_steps or max(
-        1, math.ceil(settings.num_train_epochs * plan.steps_per_epoch)
-    )
-    if objective.warmup_steps > total:
-        names = [name for name in objective.describe() if name.endswith("warmup_steps")]
-        problem = f"is more than the {total:,} steps of the run"
-        raise OptionError(" or ".join(names) or "warmup_steps", objective.warmup_steps, problem)
-    return total
 
 
 def _order(

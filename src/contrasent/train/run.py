@@ -193,21 +193,23 @@ class RunFolder:
         return [] if names == ["run"] and not begun else names
 
     def _check_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
-        run, holds = self.settings.is_file(), f"contains {occupied[0]!r}"
-        if resume and not run:
-            raise OutputError(f"{self.model}: {holds} and no run to resume; choose another folder")
-        if not resume and not overwrite:
-            what = "already contains a run; --resume continues it, --overwrite" if run else holds
+        run, holds = self.settings.is_file(), f"{self.model}: contains {occupied[0]!r}"
+        if resume:
             if not run:
-                what += "; for a model, --overwrite"
-            raise OutputError(f"{self.model}: {what} starts again, or choose another folder")
-        if not resume and not run and "modules.json" not in occupied:
+                raise OutputError(f"{holds} and no run to resume; choose another folder")
+            return
+        if not overwrite:
+            if run:
+                what = f"{self.model}: already contains a run; --resume continues it, --overwrite"
+            else:
+                what = f"{holds}; for a model, --overwrite"
+            raise OutputError(f"{what} starts again, or choose another folder")
+        if not run and "modules.json" not in occupied:
             raise OutputError(
-                f"{self.model}: {holds} and no model; --overwrite replaces only models. Remove "
-                "the folder or choose another"
+                f"{holds} and no model; --overwrite replaces only models. Remove the folder or "
+                "choose another"
             )
-        if not resume:
-            check_replaceable(self.model)
+        check_replaceable(self.model)
 
     def check_same(self, config: dict[str, Any]) -> None:
         """Reject a resumption with other settings or text."""
@@ -220,23 +222,22 @@ class RunFolder:
                 f"than {texts[1].get('source')!r} now; resume with the same text, or use "
                 "--overwrite or another folder"
             )
-        for key in sorted((before.keys() | now.keys()) - {"defaults", "corpus", "products"}):
-            old, new = before.get(key), now.get(key)
-            if isinstance(old, dict) and isinstance(new, dict):
-                names = sorted(old | new, key=lambda k: (not k.startswith("source_sha256"), k))
-                inner = next((k for k in names if old.get(k) != new.get(k)), None)
-                if inner is None:
-                    continue
-                key, old, new = inner, old.get(inner), new.get(inner)
-            if key.startswith("source_sha256") and old and new:
+        old, new = _compared(before), _compared(now)
+        # A parameter of the method that has gone since is no difference.
+        gone = before.get("objective", {}).keys() - now.get("objective", {}).keys()
+        for key in sorted(
+            (old.keys() | new.keys()) - gone, key=lambda k: (not k.startswith(SOURCE), k)
+        ):
+            one, two = old.get(key), new.get(key)
+            if key.startswith(SOURCE) and one and two and one != two:
                 raise OutputError(
                     f"{self.model}: the file of {config['objective']['name']} has changed "
-                    f"(sha256 {old[:8]}..., now {new[:8]}...); restore it, or use "
+                    f"(sha256 {one[:8]}..., now {two[:8]}...); restore it, or use "
                     "--overwrite or another folder"
                 )
-            if old != new:
+            if one != two:
                 raise OutputError(
-                    f"{self.model}: the run there has {key} {old!r}, now it is {new!r}; use "
+                    f"{self.model}: the run there has {key} {one!r}, now it is {two!r}; use "
                     "the same, or --overwrite or another folder"
                 )
 
@@ -339,6 +340,17 @@ class RunFolder:
         stored.pop("folder")
         gain = stored.pop("gain", None)
         return Run(folder=self.model, history=history, gain=gain and Gain(**gain), **stored)
+
+
+SOURCE = "source_sha256"  # the digest of a method's file, among the parameters of the method
+
+
+def _compared(config: dict[str, Any]) -> dict[str, Any]:
+    """What a resumed run must have alike; settings and parameters by their own names."""
+    flat: dict[str, Any] = {}
+    for key in config.keys() - {"defaults", "corpus", "products"}:
+        flat |= config[key] if isinstance(config[key], dict) else {key: config[key]}
+    return flat
 
 
 def trajectory(model: Path) -> list[dict[str, float]]:

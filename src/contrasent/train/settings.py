@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -301,21 +301,20 @@ def resolve_settings(
     """
     of_run, of_objective = choose(given or {}, objective)
     checked = Settings(**of_run)  # rejects bad values before anything is counted by them
-    chosen: Values = {}
-    if of_run.get("precision") == AUTO:
-        del of_run["precision"]
-        chosen = {"precision": checked.precision}  # a run that goes on has the one it began with
     stated = of_run | of_objective
-    if stored is None:
-        defaults = _choose(base, objective, stated, corpus)
-        defaults = replace(defaults, values=defaults.values | chosen)
-    elif stored:
-        left = {k: v for k, v in (chosen | stored["values"]).items() if k not in stated}
-        defaults = Defaults(stored["base"], left)
-    else:
+    if stored is not None and not stored:
         return ResolvedSettings(checked, of_objective, None)
-    of_run, of_objective = choose({**defaults.values, **stated}, objective)
-    return ResolvedSettings(Settings(**of_run), of_objective, defaults)
+    if stored:
+        kind, values = stored["base"], dict(stored["values"])
+    else:
+        kind = base_kind(base)
+        values = _unstated(base, kind, objective, stated, corpus)
+    if stated.get("precision") == AUTO:
+        del stated["precision"]
+        values.setdefault("precision", checked.precision)
+    values = {name: value for name, value in values.items() if name not in stated}
+    of_run, of_objective = choose({**values, **stated}, objective)
+    return ResolvedSettings(Settings(**of_run), of_objective, Defaults(kind, values))
 
 
 def base_kind(folder: Path | None) -> str:
@@ -331,30 +330,35 @@ def base_kind(folder: Path | None) -> str:
     return LANGUAGE_MODEL
 
 
-def _choose(
-    base: Path, objective: str, stated: Mapping[str, Any], corpus: Iterable[Any] | None
-) -> Defaults:
-    kind = base_kind(base)
+def _unstated(
+    base: Path,
+    kind: str,
+    objective: str,
+    stated: Mapping[str, Any],
+    corpus: Iterable[Any] | None,
+) -> Values:
+    """Values that suit the base and the method; those that are stated count for the others."""
+    paired = needs_pairs(objective)
     values = dict(published(objective, base_shape(base) if kind == LANGUAGE_MODEL else None))
     if kind == SENTENCE_ENCODER:
         values = {k: v for k, v in values.items() if k not in ENCODER_DROPS}
-        values |= ENCODER_SETTINGS_PAIRS if needs_pairs(objective) else ENCODER_SETTINGS
-    length_stated = not stated.keys().isdisjoint(("max_steps", "num_train_epochs"))
-    if length_stated:
+        values |= ENCODER_SETTINGS_PAIRS if paired else ENCODER_SETTINGS
+    if not stated.keys().isdisjoint(("max_steps", "num_train_epochs")):
         values.pop("num_train_epochs", None)
-    elif kind == SENTENCE_ENCODER and corpus is not None and not needs_pairs(objective):
+    elif kind == SENTENCE_ENCODER and corpus is not None and not paired:
         batch = int(stated.get("batch_size", values["batch_size"]))
         if sum(1 for _ in corpus) // batch > MOST_STEPS:
             del values["num_train_epochs"]
             values["max_steps"] = MOST_STEPS
-    if needs_pairs(objective) and "duplicates" in parameters(objective):
+    known = parameters(objective)
+    if paired and "duplicates" in known:
         values["duplicates"] = "mask"
     shown = all(name in SHOWN_IN_BF16 for name in parts(objective))
     if shown and "precision" not in stated and (precision := fast_precision()) != "fp32":
         values["precision"] = precision
-    if "generator" in parameters(objective):
+    if "generator" in known:
         from contrasent.model.pretrained import SMALL, installed_small  # numpy, as above
 
         if base == installed_small():
             values["generator"] = SMALL
-    return Defaults(kind, {k: v for k, v in values.items() if k not in stated})
+    return values

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import os
 import platform
 import signal
 import threading
@@ -29,81 +28,50 @@ log = logging.getLogger(__name__)
 STOPPING = (
     "stopping after this step, with a checkpoint; Ctrl-C again stops at once, with the last one"
 )
-GRACE = 1.5  # seconds left to the main thread after a second Ctrl-C
 
 LONG = 300
-"""Steps for each further term from which four backward passes of it are below 1 % of a run."""
+"""Steps for each further term from which four measurements are below 2 % of a run."""
 
 WINDOW = 10  # steps after which a GPU's numbers are read, which waits for it
 
 
 def moments(objective: Objective, total: int) -> frozenset[int]:
-    """Numbers of the steps that are measured: the first, those at 10 % and 50 %, and the last.
+    """Numbers of the steps that are measured: the first, those at 10 % and 50 %, and the last."""
+    ends, between = {0, total - 1}, {total // 10, total // 2}
+    further = len(_acting(objective)) - 1
+    return frozenset(ends | between if total >= LONG * further else ends)
 
-    Of those in which the encoder learns.
+
+def gradient_shares(
+    objective: Objective, terms: Mapping[str, Tensor], factor: float
+) -> dict[str, float]:
+    """Share of each term: weight * |gradient of the term| / |gradient of the loss|, on the encoder.
+
+    Each term has a backward pass of its own, whose gradient a factor keeps within fp16.
     """
-    start = min(objective.warmup_steps, total - 1)
-    further, steps = len(_acting(objective)) - 1, total - start
-    ends = {start, total - 1}
-    between = {start + steps // 10, start + steps // 2}
-    return frozenset(ends | between if steps >= LONG * further else ends)
-
-
-def to_contrast(shares: Mapping[str, float]) -> dict[str, float]:
-    """The sizes of the other terms' gradients relative to that of the contrast."""
-    contrast = shares.get("contrast", 0.0)
-    return {k: v / contrast for k, v in shares.items() if k != "contrast"} if contrast else {}
-
-
-class GradientShares:
-    """Measures the shares of one forward pass around its backward pass, without changing it.
-
-    The share of a term is weight * |gradient of the term| / |gradient of the loss|, both on the
-    encoder's parameters. Each term but one has a backward pass of its own; the gradient of that one
-    is what the others leave of the whole.
-    """
-
-    def __init__(self, objective: Objective) -> None:
-        self.objective = objective
-        self.names = _acting(objective)
-        self.parameters = [p for p in objective.encoder.parameters() if p.requires_grad]
-        self.norms: dict[str, float] = {}
-        self.left: list[Tensor] = []
-
-    def before(self, terms: Mapping[str, Tensor], factor: float) -> None:
-        """Measure all terms but one; their gradients are multiplied by a factor."""
-        for name in self.names[1:]:
-            grads = self._gradient(factor * self.objective.weights[name] * terms[name])
-            self.norms[name] = _norm(grads) / factor
-            if self.left:
-                torch._foreach_add_(self.left, grads)
-            else:
-                self.left = grads
-
-    def after(self, factor: float) -> dict[str, float]:
-        """The shares, once the gradient of the loss times the factor is in the parameters."""
-        zeros = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        whole = _norm(zeros) / factor
-        remainder = torch._foreach_sub(zeros, self.left) if self.left else zeros
-        norms = {self.names[0]: _norm(list(remainder)) / factor, **self.norms}
-        finite = bool(torch.tensor([whole, *norms.values()]).isfinite().all())
-        if not finite or not whole:
-            return {}
-        return {name: norms.get(name, 0.0) / whole for name in self.objective.weights}
-
-    def _gradient(self, value: Tensor) -> list[Tensor]:
-        """Gradient of a scalar on the encoder, the mean over processes."""
+    acting = _acting(objective)
+    if len(acting) == 1:
+        return {name: float(name in acting) for name in objective.weights}
+    parameters = [p for p in objective.encoder.parameters() if p.requires_grad]
+    norms = dict.fromkeys(objective.weights, 0.0)
+    whole = [torch.zeros_like(p) for p in parameters]
+    for name in acting:
+        value = factor * objective.weights[name] * terms[name]
         if not value.requires_grad:
-            return [torch.zeros_like(p) for p in self.parameters]
-        grads = torch.autograd.grad(value, self.parameters, retain_graph=True, allow_unused=True)
-        pairs = zip(grads, self.parameters, strict=True)
-        return [parallel.average(torch.zeros_like(p) if g is None else g) for g, p in pairs]
+            continue
+        found = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
+        pairs = zip(found, parameters, strict=True)
+        grads = [parallel.average(torch.zeros_like(p) if g is None else g) for g, p in pairs]
+        norms[name] = _norm(grads)
+        torch._foreach_add_(whole, grads)
+    total = _norm(whole)
+    if not total or not math.isfinite(total):
+        return {}
+    return {name: norm / total for name, norm in norms.items()}
 
 
 def _acting(objective: Objective) -> list[str]:
-    """Terms with a weight, the contrast first."""
-    names = [name for name, weight in objective.weights.items() if weight]
-    return sorted(names, key=lambda name: name != "contrast")
+    return [name for name, weight in objective.weights.items() if weight]
 
 
 def _norm(grads: list[Tensor]) -> float:
@@ -130,17 +98,13 @@ class StepMetrics:
             **self.terms,
         }
         if self.shares:
-            line |= {"shares": self.shares, "to_contrast": to_contrast(self.shares)}
+            line["shares"] = self.shares
         return line
 
 
 @dataclass
 class StepRunner:
-    """Takes the steps of a run.
-
-    A GPU is not waited for: an update that is not finite is passed over on the device itself, and
-    the numbers are looked at every ``window`` steps.
-    """
+    """Takes the steps of a run; the numbers of a GPU are read every ``window`` steps."""
 
     objective: Objective
     module: nn.Module  # the same, under DDP if there are several processes
@@ -160,12 +124,11 @@ class StepRunner:
     def take(self, step: int) -> list[StepMetrics]:
         """Take a step; return the numbers that have become known."""
         settings = self.settings
-        start = self.objective.warmup_steps
-        rate = self._rate(step, settings.learning_rate, start)
+        schedule: dict[str, Any] = {"total": self.total, "warmup_ratio": settings.warmup_ratio}
+        rate = scheduled_rate(step, peak=settings.learning_rate, **schedule)
         for group in self.optimizer.param_groups:
-            group["lr"] = self._rate(
-                step, group.get("peak", settings.learning_rate), group.get("start", start)
-            )
+            peak = group.get("peak", settings.learning_rate)
+            group["lr"] = scheduled_rate(step, peak=peak, **schedule)
         self.optimizer.zero_grad(set_to_none=True)
         with without_onednn(settings.precision):
             sums = self._gradient(step)
@@ -181,14 +144,6 @@ class StepRunner:
         self.scaler.update()
         self.objective.after_step()
         return known if len(self._waiting) < self.window else self.known()
-
-    def _rate(self, step: int, peak: float, start: int) -> float:
-        if step < start:
-            return 0.0
-        steps = self.total - start
-        return scheduled_rate(
-            step - start, total=steps, peak=peak, warmup_ratio=self.settings.warmup_ratio
-        )
 
     def known(self) -> list[StepMetrics]:
         """The numbers of the steps that have not been read yet."""
@@ -210,7 +165,6 @@ class StepRunner:
         parts = settings.gradient_accumulation_steps
         dtype = DTYPES.get(settings.precision)
         sums: dict[str, Tensor] = {}
-        self.objective.diagnosing = step in self.moments
         # Shares need a weighted sum, whose graph can be traversed more than once.
         walked = type(self.objective).loss is Objective.loss and not settings.compile
         for part in range(parts):
@@ -220,13 +174,10 @@ class StepRunner:
             with torch.autocast(device, dtype) if dtype else nullcontext():
                 terms = self.module(batch)
                 loss = self.objective.loss(terms)
-            shares = None
-            if self.objective.diagnosing and walked and not part:
-                shares, factor = GradientShares(self.objective), self.scaler.get_scale() / parts
-                shares.before(terms, factor)
+            if step in self.moments and walked and not part:
+                factor = self.scaler.get_scale() / parts
+                self._shares[step] = gradient_shares(self.objective, terms, factor)
             self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
-            if shares is not None:
-                self._shares[step] = shares.after(factor)
             for name, value in {"loss": loss, **terms}.items():
                 share = value.detach() / parts
                 sums[name] = sums[name] + share if name in sums else share
@@ -284,42 +235,14 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         if received:
             raise KeyboardInterrupt
         received = True
-
-    # Python calls a handler between two of its instructions only, and a backward pass is one of
-    # them, of seconds: so a thread answers, which the C code of the signal wakes through a pipe.
-    def answer() -> None:
-        with os.fdopen(woken, "rb", buffering=0) as stream:
-            for text in (STOPPING, ""):
-                while (byte := stream.read(1)) and byte[0] not in before:
-                    pass
-                if not byte:
-                    return
-                if text and parallel.is_main():
-                    log.warning(text)
-            if not ended.wait(GRACE):  # once the block has ended, its caller decides
-                os._exit(130)
+        if parallel.is_main():
+            log.warning(STOPPING)
 
     before: dict[int, Any] = {}
-    woken, wakes = os.pipe()
-    ended = threading.Event()
-    number: int
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, receive)
-        os.set_blocking(wakes, False)
-        earlier = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-    except ValueError:  # not the main thread, and only that may handle signals
-        os.close(woken)
-        os.close(wakes)
-        yield lambda: False
-        return
-    listener = threading.Thread(target=answer, daemon=True)
-    listener.start()
+    if threading.current_thread() is threading.main_thread():  # only that may handle signals
+        before = {n: signal.signal(n, receive) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: received
     finally:
-        ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(earlier)
-        os.close(wakes)
