@@ -139,8 +139,6 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
     (["--engine", "local", "--id", "none"], OptionError, "unknown column"),
     (["--engine", "local", "-o", "v.npy"], OptionError, "must be a folder"),
     (["--id", "key", "-o", "v.npy"], OptionError, "must be a folder: --engine.*--id"),
-    (["--dtype", "int8", "-o", "v.npy"], OptionError, "must be a folder"),
-    (["--workers", "2", "-o", "v.npy"], OptionError, "must be a folder"),
     (["--engine", "local", "-o", "full"], OutputError, "not a folder of vectors"),
     (["--engine", "local", "-o", "nothing://x/y"], InputError, "nothing"),
 ])  # fmt: skip

@@ -45,15 +45,15 @@ def test_another_model(built, models, tmp_path):
 
 
 def test_bad_input(built, models, tmp_path):
-    with pytest.raises(OptionError, match=r"SOURCE .*cannot be combined with --model"):
-        run("index", built, tmp_path / "notes.txt", "--model", models / "cls")
-    with pytest.raises(UserError, match=r"--output/-o .*is missing"):
-        run("index", models / "mean")
-    with pytest.raises(UserError, match="no such folder"):
-        run("index", tmp_path / "nowhere", "--model", models / "cls")
-    with pytest.raises(ModelError, match="nowhere"):
-        run("index", built, "--model", tmp_path / "nowhere")
     (tmp_path / "milvus").mkdir()
     (tmp_path / "milvus" / "milvus.json").write_text("{}")
-    with pytest.raises(OutputError, match="is in Milvus"):
-        run("index", tmp_path / "milvus", "--model", models / "cls")
+    for arguments, error, words in (
+        ((built, tmp_path / "notes.txt", "--model", models / "cls"), OptionError,
+         r"SOURCE .*cannot be combined with --model"),
+        ((models / "mean",), UserError, r"--output/-o .*is missing"),
+        ((tmp_path / "nowhere", "--model", models / "cls"), UserError, "no such folder"),
+        ((built, "--model", tmp_path / "nowhere"), ModelError, "nowhere"),
+        ((tmp_path / "milvus", "--model", models / "cls"), OutputError, "is in Milvus"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            run("index", *arguments)

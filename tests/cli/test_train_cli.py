@@ -1,7 +1,6 @@
 """``contrasent train`` from the shell: what it makes, prints and survives."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -399,22 +398,6 @@ def test_ctrl_c_is_answered_during_a_long_step(texts, bert, tmp_path):
     process.communicate(timeout=300)
     assert process.returncode == 130
     assert (tmp_path / "m" / "run" / "checkpoint.safetensors").is_file()
-
-
-@pytest.mark.slow
-def test_of_two_processes_one_speaks(texts, bert, tmp_path):
-    """Their losses: ``tests/objectives/test_two_processes.py``."""
-    asked = ["train", texts, "--base", bert, *FAST, *sets(max_steps=4, dropout=0)]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--standalone", "-m", "contrasent", *map(str, asked), "-o", "two", "--json"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["steps"], told["evaluate"], told["improved"]) == (4, "neighbors", None)
-    assert settings_of(tmp_path / "two")["processes"] == 2
 
 
 def test_several_corpora(run, pairs, bert, tmp_path, sentences):

@@ -8,8 +8,7 @@ import pytest
 
 from commands import invoke
 from contrasent.cli.app import run
-from contrasent.datasets.catalog import data_sets
-from contrasent.datasets.official import STS_TASKS
+from contrasent.datasets.official import STS_TASKS, data_sets
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.evaluate import suite
 from contrasent.evaluate.suite import SUITES, Options, Suite, read_data, suite_names

@@ -20,7 +20,7 @@ LINES = [
 @contextmanager
 def running(app, limits=None):
     """Serve an app; gives its address."""
-    from contrasent.serve.connections import make_server
+    from contrasent.serve.app import make_server
     from contrasent.serve.guard import ServerSettings
 
     server = make_server(app, limits or ServerSettings())

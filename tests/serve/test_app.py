@@ -24,7 +24,7 @@ from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.base import Prompts
 from contrasent.progress import Deadline, limited
 from contrasent.search.index import Index
-from contrasent.serve import connections
+from contrasent.serve import app as server_app
 from contrasent.serve.app import create_app
 from contrasent.serve.guard import ServerSettings
 from contrasent.serve.library import Library
@@ -435,7 +435,7 @@ def test_work_for_a_client_that_has_gone_ends(monkeypatch):
 
 
 def test_a_stopping_server_answers_what_is_left_with_503(monkeypatch):
-    monkeypatch.setattr(connections, "GRACE", 1)
+    monkeypatch.setattr(server_app, "GRACE", 1)
     answers, gate = [], Gate()
 
     def ask():
@@ -483,10 +483,10 @@ def test_what_is_wrong_is_said_in_a_sentence(http, path, body, message):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_that_cannot_finish_is_ended(number, app_of, monkeypatch):
     codes, ended = [], threading.Event()
-    monkeypatch.setattr(connections, "END", 0.05)
+    monkeypatch.setattr(server_app, "END", 0.05)
     monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
-    server = connections.make_server(app_of(), ServerSettings())
-    assert server.config.timeout_graceful_shutdown == connections.GRACE < 8
+    server = server_app.make_server(app_of(), ServerSettings())
+    assert server.config.timeout_graceful_shutdown == server_app.GRACE < 8
     assert not ended.wait(0.2)
     server.handle_exit(number, None)
     assert ended.wait(20) and codes == [128 + number] and server.should_exit

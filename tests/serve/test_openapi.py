@@ -24,13 +24,13 @@ def call_good(case):
 
 
 def call_many(strategy, call):
-    """Send 25 requests, where any can be made; return their number."""
+    """Send a dozen requests, where any can be made; return their number."""
     from hypothesis import HealthCheck, Phase, given, settings
 
     sent = []
 
     @settings(
-        max_examples=25, deadline=None, database=None, phases=[Phase.generate], derandomize=True,
+        max_examples=12, deadline=None, database=None, phases=[Phase.generate], derandomize=True,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(case=strategy)
@@ -63,4 +63,4 @@ def test_schemathesis_finds_nothing(address):
         sent += call_many(
             operation.as_strategy(generation_mode=BAD), lambda case: case.call_and_validate()
         )
-    assert sent > 150
+    assert sent > 80

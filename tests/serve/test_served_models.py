@@ -12,7 +12,7 @@ from contrasent.cli.serve import serve
 from contrasent.errors import ModelError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.opening import reembed
-from contrasent.serve import connections
+from contrasent.serve import app as server_app
 from contrasent.serve.run import serve_model
 
 
@@ -30,7 +30,7 @@ def test_an_index_is_served_with_its_model(index, encoder, tmp_path, monkeypatch
     app.command()(serve)
     for place in (tmp_path / "mine", tmp_path / "mine" / "index"):
         with monkeypatch.context() as patch:
-            patch.setattr(connections, "make_server", lambda app, _: apps.append(app) or nothing)
+            patch.setattr(server_app, "make_server", lambda app, _: apps.append(app) or nothing)
             done = CliRunner().invoke(app, [str(place), "--port", "0"])
         assert done.exit_code == 0, done.output
         with running(apps.pop()) as url:

@@ -49,9 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _say("contrasent: interrupted")
         _end(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere
+        if isinstance(error, BrokenPipeError):
+            sys.exit(141)
+        _say(f"contrasent: {error.filename or 'standard output'}: {error.strerror or error}")
+        sys.exit(2)
 
 
 def _check_decoded(words: Sequence[str]) -> None:

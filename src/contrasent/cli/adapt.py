@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.errors import OptionError, UserError, see
+from contrasent.errors import UserError, see
 
 if TYPE_CHECKING:
     from contrasent.adapt.run import Adaptation
@@ -21,6 +21,7 @@ Paths = Annotated[list[Path] | None, typer.Option()]
 
 @options.command
 def adapt(
+    context: typer.Context,
     source: Annotated[str, typer.Argument(metavar="SOURCE|INDEX")],
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     model: str | None = None,
@@ -65,17 +66,8 @@ def adapt(
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}
     if update:
-        for option, value in (
-            ("-o", output),
-            ("--model", model),
-            ("--train-encoder", train_encoder),
-        ):
-            if value:
-                raise OptionError(
-                    option,
-                    str(value),
-                    "cannot be combined with --update, which changes SOURCE in place",
-                )
+        allowed = (*people, "source", "update", "report", "require_improvement")
+        options.check_alone(context, "--update", *allowed)
         done = carry_out(Path(source), None, **people)
     elif output is None:
         raise UserError("--output/-o (folder for the index and the report) is missing")
@@ -84,7 +76,7 @@ def adapt(
             source,
             output,
             model=model,
-            columns=[part.strip() for part in columns.split(",")] if columns else None,
+            columns=options.listed(columns) or None,
             max_file_text=max_file_text,
             train_encoder=train_encoder,
             resume=resume,

@@ -117,8 +117,7 @@ def index(
     weight = options.chosen_weight(bm25_weight, vectors_only)
     common: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
     common["batch_size"] = loading.batch_size
-    common["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
-    common["columns"] = [name.strip() for name in columns.split(",")] if columns else []
+    common["metadata"], common["columns"] = map(options.listed, (metadata, columns))
     if column is not None and columns:
         raise OptionError("--column", column, "cannot be combined with --columns; list it there")
     if add or upsert:

@@ -3,7 +3,6 @@
 import inspect
 import json
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -208,23 +207,13 @@ def _print(output: Output, *, as_json: bool) -> None:
     if as_json:
         text = json.dumps(output.data, ensure_ascii=False, indent=2, allow_nan=False)
     if text:
-        _write(typer.echo if output.styled and not as_json else echo, text)
+        show = typer.echo if output.styled and not as_json else echo
+        show(text)
+        sys.stdout.flush()
     for line in output.notes:
         note(line)
     if output.status:
         raise typer.Exit(output.status)
-
-
-def _write(show: Callable[[str], None], text: str) -> None:
-    """Print a result; a full disk behind standard output is a line."""
-    try:
-        show(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere
-        raise OutputError(f"standard output: cannot write ({error.strerror or error})") from error
 
 
 def echo(text: str) -> None:
@@ -273,12 +262,17 @@ def check_new(output: Path, replace: bool, what: str = "file") -> None:
     check_writable(output.absolute().parent)
 
 
+def listed(text: str | None) -> list[str]:
+    """The parts of a list such as "title,text"."""
+    return [part.strip() for part in text.split(",")] if text else []
+
+
 def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
     """Columns by name or position, from "text,2" or a recipe's list."""
     if names is None:
         return None
-    parts = names.split(",") if isinstance(names, str) else names
-    return [int(p) if str(p).strip().isdigit() else str(p).strip() for p in parts]
+    parts = listed(names) if isinstance(names, str) else map(str, names)
+    return [int(part) if part.isdigit() else part for part in parts]
 
 
 def chosen_weight(bm25_weight: float | None, vectors_only: bool) -> float | None:

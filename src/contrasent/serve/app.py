@@ -1,9 +1,11 @@
-"""The server: its answers, the application, and the process."""
+"""The server: its answers, the application, its connections and the process."""
 
 import asyncio
 import base64
 import json
 import logging
+import os
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -11,18 +13,23 @@ from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain
+from types import FrameType
 from typing import Any
 
+import h11
 import numpy as np
+import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize
 from contrasent.model.base import Encoder
+from contrasent.processes import allow_files
 from contrasent.search.answers import Candidates
 from contrasent.search.filters import check_where
 from contrasent.search.index import BaseIndex, Hit
@@ -53,6 +60,9 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+
+OTHERS = 64  # file descriptors that are not for connections
+GRACE, END = 5, 8  # seconds after a signal: what is left gets 503, and the process ends
 
 
 def _listed(texts: str | list[str]) -> list[str]:
@@ -348,3 +358,75 @@ def _add_errors(app: FastAPI, settings: ServerSettings) -> None:
         problem, where = schemas.explain(error)
         param = where.encode("utf-8", "replace").decode() or None
         return error_response(ApiError(400, problem, "invalid"), param)
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed if the head of its request is late.
+
+    Uvicorn's ``timeout_keep_alive`` begins after an answer and ends with the first byte of the next
+    request (Kludex/uvicorn, issue 157).
+    """
+
+    def __init__(self, *, head_timeout: float, **given: Any) -> None:
+        super().__init__(**given)
+        self.head_timeout = head_timeout
+        self.timer: asyncio.TimerHandle | None = None  # while there is no request
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)  # a part of a head, however it is cut up
+        self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        # The app, if it is at work on this malformed request, can no longer answer it.
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+            self._forget()
+        elif self.timer is None:
+            self.timer = self.loop.call_later(self.head_timeout, self.transport.abort)
+
+    def _forget(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class Server(uvicorn.Server):
+    """A server whose process ends in time after a signal, whatever its threads are doing."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish what was accepted, for some seconds."""
+        end = threading.Timer(END, os._exit, [128 + sig])
+        end.daemon = True
+        end.start()
+        super().handle_exit(sig, frame)
+
+
+def make_server(app: Any, settings: ServerSettings, **options: Any) -> Server:
+    """The process that serves an app; it prints nothing about connections or malformed requests."""
+    allowed = allow_files(2 * settings.max_connections + OTHERS)
+    most = max(1, min(settings.max_connections, (allowed - OTHERS) // 2))
+    http: Any = partial(_Connection, head_timeout=settings.head_timeout)
+    quiet = {"access_log": False, "log_config": None, "log_level": "error"}
+    fixed = {"http": http, "ws": "none", "lifespan": "on", "server_header": False}
+    fixed |= {"limit_concurrency": most + 1, "timeout_graceful_shutdown": GRACE}
+    return Server(uvicorn.Config(app, **{**quiet, **fixed, **options}))

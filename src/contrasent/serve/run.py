@@ -65,8 +65,7 @@ def serve_model(
     for package in NEEDED:
         if find_spec(package.replace("-", "_")) is None:
             raise MissingExtraError(package, "serve", "contrasent serve")
-    from contrasent.serve.app import create_app
-    from contrasent.serve.connections import make_server
+    from contrasent.serve.app import create_app, make_server
     from contrasent.serve.guard import ServerSettings
 
     hosts = _allowed_hosts(host, allow_hosts)

@@ -23,7 +23,13 @@ ORDER, HELDOUT, VIEW = 1, 3, 16
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
-    """A random generator for a seed, a purpose of its own numbers, and up to two keys."""
+    """A random generator for each seed, purpose and key.
+
+    Args:
+        seed: seed of the run.
+        purpose: a number; different purposes draw different numbers.
+        *key: up to two numbers, such as row and epoch.
+    """
     high = [0, *key, *([0] * (2 - len(key))), purpose]
     return np.random.Generator(np.random.Philox(key=seed, counter=high))
 

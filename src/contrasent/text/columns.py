@@ -112,6 +112,10 @@ class Column:
         """The mean characters of a cell."""
         return sum(len(str(cell)) for cell in self.cells) / max(1, len(self.cells))
 
+    def is_short(self) -> bool:
+        """Whether it holds a word or two, as what stands beside a text does."""
+        return self.length < SHORTEST / 4
+
     def is_a(self, *parts: str) -> bool:
         """Whether its name is that of one of these roles."""
         return any(is_named(self.name, part) for part in parts)
@@ -144,7 +148,8 @@ def training_roles(
     """The columns to train on, or an error with both readings; ``single``: of texts to encode."""
     if columns is not None:
         texts = [table.position(column) for column in columns]
-        scored = None if score is None else _score(table, sampled_columns(table), score)
+        found = sampled_columns(table) if score is True else []
+        scored = None if score is None else _score(table, found, score)
         return _roles(table, texts, scored, stated=True)
     if table.header is None and table.names is not None:
         places = ",".join(map(str, range(len(table.names))))
@@ -207,7 +212,8 @@ def _score(table: Table, found: Sequence[Column], score: Scored) -> int | None:
         known = ", ".join(NAMES[SCORE][:4])
         problem = f"{table.source} has no score column with a known name ({known}); name it"
         raise OptionError("score", "", problem, choices=table.columns)
-    named += [one for one in rated if not _holds_classes(one)]
+    classes = [one for one in rated if all(map(_is_whole, one.cells))]
+    named += [one for one in rated if one not in classes]
     # Where a question has its answer, the number says how good it is, not how alike they are.
     rates = not STRONG & {one.plain for one in found}
     texts = sum(one.kind == TEXT for one in found)
@@ -216,9 +222,8 @@ def _score(table: Table, found: Sequence[Column], score: Scored) -> int | None:
     return named[0].place
 
 
-def _holds_classes(column: Column) -> bool:
-    numbers = map(as_number, column.cells)
-    return all(number is None or number.is_integer() for number in numbers)
+def _is_whole(cell: Any) -> bool:
+    return (as_number(cell) or 0.0).is_integer()
 
 
 def _may_teach(table: Table, column: Column, found: Sequence[Column]) -> bool:
@@ -259,13 +264,17 @@ def _pair(table: Table, texts: list[Column], found: Sequence[Column]) -> list[Co
     if not main:
         raise _ambiguous(table, texts[:2], texts[:3])
     others = [one for one in texts if one not in main]
-    raise _ambiguous(table, main, [*(_named(others, TITLE) or others)[:1], *main])
+    titles = _named(others, TITLE)
+    beside = not titles and all(one.is_short() for one in others)
+    if beside and main[0].is_a(TEXT) and not main[0].is_short():
+        return main
+    raise _ambiguous(table, main, [*(titles or others)[:1], *main])
 
 
 def _main(texts: Sequence[Column]) -> list[Column]:
     """The one column of texts that others only go with, by its name or because they are short."""
     main = [one for one in texts if one.is_a(TEXT) and not one.is_a(QUERY, POSITIVE)]
-    if not main and any(one.length < SHORTEST / 4 for one in texts):
+    if not main and any(one.is_short() for one in texts):
         main = [one for one in texts if one.length > SHORTEST]
     return main if len(main) == 1 else []
 

@@ -292,15 +292,15 @@ def _listed(source: Any) -> list[Any]:
 
 def _check_no_names_of_files(texts: Sequence[Any]) -> None:
     """Reject texts that are names of files, as ``glob`` gives them."""
-    named = [text for text in texts if isinstance(text, str)]
-    if len(named) == len(texts) and named and all(map(_names_file, named)):
+    for text in texts:
+        if not isinstance(text, str) or "\n" in text:
+            return
+        known = form_of(Path(text)) is not None or text.endswith((".json", ".md", ".pdf", ".docx"))
+        if not known or (len(text.split()) != 1 and not Path(text).exists()):
+            return
+    for name in texts[:1]:
         problem = "is a file name, as all texts are; to read the files pass pathlib.Path"
-        raise OptionError("corpus", named[0], f"{problem} objects: [Path(name) for name in names]")
-
-
-def _names_file(text: str) -> bool:
-    known = form_of(Path(text)) is not None or text.endswith((".json", ".md", ".pdf", ".docx"))
-    return known and "\n" not in text and (Path(text).exists() or len(text.split()) == 1)
+        raise OptionError("corpus", name, f"{problem} objects: [Path(name) for name in names]")
 
 
 def _aligned(first: Roles, other: Roles) -> Roles:

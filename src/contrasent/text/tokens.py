@@ -99,8 +99,10 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and the settings that readers need with it."""
         (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), "utf-8")
+        token = self.names.get("eos_token") or self.backend.id_to_token(self.specials.pad)
         config = {
-            **self._padding,
+            # Readers need one, also where the model has none.
+            **({} if token is None else {"pad_token": token}),
             **self.names,
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": self.max_seq_length,
@@ -108,14 +110,6 @@ class Tokenizer:
             "model_input_names": ["input_ids", "attention_mask"],
         }
         write_object(folder / "tokenizer_config.json", config)
-
-    @property
-    def _padding(self) -> dict[str, str]:
-        """The name of a padding token for readers that need one, where the model has none."""
-        if "pad_token" in self.names:
-            return {}
-        token = self.names.get("eos_token") or self.backend.id_to_token(self.specials.pad)
-        return {} if token is None else {"pad_token": token}
 
     @cached_property
     def specials(self) -> Specials:
