@@ -9,14 +9,14 @@ import argparse
 from pathlib import Path
 
 from contrasent.files import write_text
-from contrasent.reproduce.console import Book, ClaimEntry, ItemEntry
 from contrasent.reproduce.results import stored_book
+from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import AGREES, CHOSEN, DIFFERS, EQUIVALENT, OPEN, WORDS
 
 DECIDED = (AGREES, DIFFERS, EQUIVALENT)
 
 
-def page(first: Book, second: Book) -> str:
+def page(first: Json, second: Json) -> str:
     """Markdown: the verdicts of both, counted, then the statements that either decides.
 
     Args:
@@ -59,13 +59,13 @@ def page(first: Book, second: Book) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _statements(book: Book) -> dict[str, tuple[ItemEntry, ClaimEntry]]:
+def _statements(book: Json) -> dict[str, tuple[Json, Json]]:
     return {f"{i['name']}#{c['name']}": (i, c) for i in book["items"] for c in i["claims"]}
 
 
-def _verdict(claim: ClaimEntry) -> str:
+def _verdict(claim: Json) -> str:
     """The word, and the effect of the part that differs, else of the weakest, if any was run."""
-    word = claim["verdict"]["word"]
+    word = str(claim["verdict"]["word"])
     run = [part for part in claim["parts"] if "effect" in part]
     if not run:
         return word

@@ -30,9 +30,15 @@ import numpy as np
 from benchmarks.gate import WORDS, WordVectors, passages
 from benchmarks.lines import append
 from contrasent.adapt.bench import Bench, Query, Values, difference, document_names, queries_of
-from contrasent.adapt.learner import AGAIN, NEW
-from contrasent.adapt.teaching import FOLDS, LEVEL, TeachingResult, cross_fitted, learn_from_queries
-from contrasent.adapt.work import Work
+from contrasent.adapt.teaching import (
+    AGAIN,
+    FOLDS,
+    LEVEL,
+    NEW,
+    TeachingResult,
+    cross_fitted,
+    learn_from_queries,
+)
 from contrasent.metrics import normalize
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, resolve
@@ -110,10 +116,8 @@ def part(bench: Bench, numbers: Any) -> Bench:
 
 
 def learn(bench: Bench, seed: int, until: Callable[[], float]) -> TeachingResult:
-    """The result of a bench's queries; its stages are not kept."""
-    with tempfile.TemporaryDirectory() as place:
-        work = Work(Path(place), {}, resume=False)
-        return learn_from_queries(bench, Ranker(), seed=seed, work=work, until=until)
+    """The result of a bench's queries."""
+    return learn_from_queries(bench, Ranker(), seed=seed, until=until)
 
 
 def run(collection: Collection, teaching: int, seed: int, budget: float, trainer: bool) -> Any:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
     AGREES,
@@ -31,7 +30,7 @@ from contrasent.reproduce.table_verdicts import (
     Verdict,
     decide,
 )
-from contrasent.reproduce.tables import BETTER, EQUAL, MARGIN, Item
+from contrasent.reproduce.tables import BETTER, EQUAL, MARGIN, Item, ItemFolder
 
 Draw = Callable[[int], float]
 """What a row differs by from 70 points, or its standard deviation, or its seeds; by its place."""
@@ -111,11 +110,12 @@ def truth(one: RowComparison, apart: float) -> set[str]:
 
 def is_wrong(verdict: Verdict, means: dict[str, float]) -> bool:
     """Whether a verdict contradicts the true differences of its parts."""
-    parts = [part.compared for part in verdict.parts]
     if verdict.word in (OPEN, ABSENT):
         return False
     known = [
-        truth(one, means[one.after] - means[one.before]) for one in parts if one.effect is not None
+        truth(one, means[one.after] - means[one.before])
+        for one in verdict.parts
+        if one.effect is not None
     ]
     if verdict.word == DIFFERS:
         return not any(DIFFERS in words for words in known)
@@ -130,7 +130,7 @@ def wrong_tables(item: Item, tables: int, seed: int, world: World) -> tuple[floa
     random, statements, cells, decided, asked = np.random.default_rng(seed), 0, 0, 0, 0
     for _ in range(tables):
         found = decide(item, "lab", simulated(item, random, world))
-        own = [v for v in found.claims.values() if v.raw and all(_is_known(v, means))]
+        own = [v for v in found.claims.values() if v.p is not None and all(_is_known(v, means))]
         statements += any(is_wrong(verdict, means) for verdict in own)
         cells += any(is_wrong(verdict, means) for verdict in found.cells.values())
         decided += sum(verdict.word != OPEN for verdict in own)
@@ -139,8 +139,7 @@ def wrong_tables(item: Item, tables: int, seed: int, world: World) -> tuple[floa
 
 
 def _is_known(verdict: Verdict, means: dict[str, float]) -> Iterator[bool]:
-    for part in verdict.parts:
-        one = part.compared
+    for one in verdict.parts:
         yield {one.before, one.after} <= set(means)
 
 

@@ -158,19 +158,13 @@ def escape(text: str) -> str:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command and its click command, groups opened."""
+    """Every command and its click command."""
     import typer
 
     from contrasent.cli.app import app
 
-    def walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-        if hasattr(command, "commands"):
-            for each, below in command.commands.items():
-                yield from walk(f"{name} {each}", below)
-        else:
-            yield name, command
-
-    yield from walk("contrasent", typer.main.get_command(app))
+    group: Any = typer.main.get_command(app)
+    yield from ((f"contrasent {name}", command) for name, command in group.commands.items())
 
 
 def command_page() -> str:

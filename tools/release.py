@@ -18,20 +18,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 
-SAMPLE = """# Tool library
-
-## {title}
-
-{body}
-"""
-TOOLS = ("ladder", "drill", "saw", "wheelbarrow", "sander", "hedge trimmer", "tile cutter", "jack")
-RULES = (
-    "The {0} is lent for three days. It comes back clean, by noon of the third day.",
-    "Whoever breaks the {0} pays what mending it costs, and no more than forty.",
-    "A {0} that is late is a {0} that somebody else waits for, so each day costs two.",
-    "Ask at the counter how the {0} is used. They show it before they lend it.",
-)
-
 
 def commit_time() -> str:
     """Seconds since 1970 of the last commit: the date of every file in the archives."""
@@ -50,20 +36,8 @@ def build(target: Path) -> dict[str, str]:
     }
 
 
-def sample(folder: Path) -> Path:
-    """A folder of small documents."""
-    folder.mkdir(parents=True)
-    for number, tool in enumerate(TOOLS):
-        for at, rule in enumerate(RULES):
-            text = SAMPLE.format(
-                title=f"{tool.capitalize()}, rule {at + 1}", body=rule.format(tool)
-            )
-            (folder / f"{number}-{at}.md").write_text(text, "utf-8")
-    return folder
-
-
 def smoke(wheel: Path) -> None:
-    """Install a wheel into an empty environment, adapt to a sample, and search in it."""
+    """Install a wheel into an empty environment, adapt to the handbook, and search in it."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         venv.create(place / "venv", with_pip=True)
@@ -72,7 +46,7 @@ def smoke(wheel: Path) -> None:
         constraint = ["--constraint", str(ROOT / "constraints.txt")]
         subprocess.run([*pip, *constraint, f"{wheel}[offline]"], check=True)
         contrasent = scripts / "contrasent"
-        documents, model = sample(place / "documents"), place / "model"
+        documents, model = ROOT / "examples" / "handbook", place / "model"
         subprocess.run([contrasent, "adapt", documents, "-o", model, "--budget", "30s"], check=True)
         found = subprocess.run(
             [contrasent, "search", model / "index", "who pays for a broken drill?", "-k", "1"],

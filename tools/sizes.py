@@ -39,7 +39,7 @@ MODULES = 180
 
 def lines(*paths: Path) -> tuple[int, int]:
     """Lines of Python, and modules, at some paths."""
-    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    files = [file for path in paths for file in ([path] if path.is_file() else path.rglob("*.py"))]
     return sum(len(file.read_bytes().splitlines()) for file in files), len(files)
 
 
@@ -48,8 +48,8 @@ def show_lines() -> None:
     source = ROOT / "src" / "contrasent"
     print("| room | lines | budget | modules |\n| --- | ---: | ---: | ---: |")
     for names, budget in BUDGETS.items():
-        paths = [source / name for name in names.split()]
-        count, modules = lines(*(p if p.is_dir() else p.with_suffix(".py") for p in paths))
+        paths = [path for name in names.split() for path in (source / name, source / f"{name}.py")]
+        count, modules = lines(*paths)
         print(f"| {names.replace(' ', ', ')} | {count:,} | {budget:,} | {modules} |")
     count, modules = lines(source)
     print(f"| all of src | {count:,} | {sum(BUDGETS.values()):,} | {modules} of {MODULES} |")

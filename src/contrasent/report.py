@@ -130,10 +130,6 @@ class Report:
             raise DataError(f"the report has {len(rows)} rows for {wanted}, expected exactly one")
         return rows[0]
 
-    def average(self, tasks: Sequence[str], **wanted: str) -> float:
-        """The mean of these tasks' values."""
-        return sum(self.one(task=task, **wanted).value for task in tasks) / len(tasks)
-
     def table(self) -> str:
         """Plain text for a terminal, one line for each row."""
         lines = [HEADER, *(_cells(row) for row in self.rows)]
@@ -158,9 +154,8 @@ class Report:
     def join(cls, reports: Iterable["Report"]) -> "Report":
         """Join the rows of several reports; for equal notes and items the last one counts."""
         joined = cls(())
-        for report in reports:
-            rows, notes = joined.rows + report.rows, joined.notes | report.notes
-            joined = cls(rows, notes, joined.items | report.items)
+        for one in reports:
+            joined = cls(joined.rows + one.rows, joined.notes | one.notes, joined.items | one.items)
         return joined
 
 
@@ -294,8 +289,6 @@ def _unpack(path: Path, reports: int) -> list[ItemsByRow]:
             unpacked[entry["report"]][key] = tuple(map(tuple, entry["mean_of"]))
             continue
         values = {part.name: entry[part.name] for part in fields(Items)}
-        values |= {name: arrays[values[name]] for name in ARRAYS} | {
-            "sizes": tuple(values["sizes"])
-        }
-        unpacked[entry["report"]][key] = Items(**values)
+        values |= {name: arrays[values[name]] for name in ARRAYS}
+        unpacked[entry["report"]][key] = Items(**{**values, "sizes": tuple(values["sizes"])})
     return unpacked

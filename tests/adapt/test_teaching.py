@@ -1,41 +1,38 @@
 """User queries teach, and every query is judged by what it did not teach."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from benchmarks.teaching import choices
 
+from contrasent.adapt import learner as learner_
 from contrasent.adapt import teaching
 from contrasent.adapt.bench import Bench, difference, document_names, queries_of
-from contrasent.adapt.learner import (
+from contrasent.adapt.learner import Learner, candidate_strategies, contrast, descend
+from contrasent.adapt.teaching import (
     AGAIN,
     NEW,
-    Learner,
-    Strategy,
-    Tuning,
-    candidate_strategies,
-    contrast,
-    descend,
+    best_strategy,
+    cross_fitted,
+    folds_of,
+    learn_from_queries,
 )
-from contrasent.adapt.teaching import best_strategy, cross_fitted, folds_of, learn_from_queries
-from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 
 SIZE, PRIOR = 16, Ranker(0.2)
-SMALL = Tuning(
-    weights=(0.0, 0.2),
-    few_weights=(0.2,),
-    bonuses=((0.0, 0.8), (1.0, 0.6)),
-    few_bonuses=((0.0, 0.8),),
-    rate=0.02,
-    random_rows=20,
-)
-UNKEPT = SimpleNamespace(stage=lambda name, make: make(), vectors=lambda name, make: make())
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Few strategies, and steps that suit few queries."""
+    few = {"WEIGHTS": (0.0, 0.2), "FEW_WEIGHTS": (0.2,), "RATE": 0.02, "RANDOM_ROWS": 20}
+    few |= {"BONUSES": ((0.0, 0.8), (1.0, 0.6)), "FEW_BONUSES": ((0.0, 0.8),)}
+    for name, value in few.items():
+        monkeypatch.setattr(learner_, name, value)
 
 
 def bench_of(seed, *, meaning=True, documents=60, each=2, shared=0.0, about=1.5, rows=1):
@@ -64,8 +61,8 @@ def bench_of(seed, *, meaning=True, documents=60, each=2, shared=0.0, about=1.5,
     return Bench(index, asked, normalize(queries), *document_names(index))
 
 
-def taught(bench, *, prior=PRIOR, work=UNKEPT, until=1e9, seed=0):
-    return learn_from_queries(bench, prior, seed=seed, work=work, until=lambda: until, tuning=SMALL)
+def taught(bench, *, until=1e9, seed=0, **given):
+    return learn_from_queries(bench, PRIOR, seed=seed, until=lambda: until, **given)
 
 
 # ---------------------------------------------------------------------- the loss
@@ -105,14 +102,6 @@ def test_its_gradient_is_that_of_differences(batch):
         assert slope[place] == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-6)
 
 
-def test_it_descends(batch):
-    start, *rest = batch
-    found = descend(start, lambda matrix: contrast(matrix, *rest, 0.1)[1], rate=0.05, steps=50)
-    before, after = (contrast(matrix, *rest, 0.1)[0] for matrix in (start, found))
-    assert after < before / 2
-    assert descend(start, lambda matrix: matrix, rate=0.05, steps=0) == pytest.approx(start)
-
-
 def test_it_descends_as_adam_does():
     """Kingma and Ba (2015), algorithm 1; the rate rises over a tenth of the steps, then falls."""
     start, slopes = 1.5, [0.5, -2.0, 0.25, 1.0] * 5
@@ -133,32 +122,30 @@ def test_it_descends_as_adam_does():
 # ---------------------------------------------------------------------- what teaches
 
 
-def test_what_queries_teach_is_kept_where_it_helps_with_new_documents_too(tmp_path):
-    bench = bench_of(0, each=3, rows=2)
-    (tmp_path / "w").mkdir()
-    found = taught(bench, work=Work(tmp_path / "w", {}, resume=False))
+def test_what_queries_teach_is_kept_where_it_helps_with_new_documents_too():
+    found = taught(bench_of(0, each=3, rows=2))
     assert found.improved, found.reason
     assert found.again.low > 0
     assert found.new.value > 0
     assert found.after == pytest.approx(found.before + found.again.value)
     assert found.ranker == found.best and found.reason.startswith("Improved and saved.")
-    assert len(list((tmp_path / "w").glob("taught-*-*.stage.json"))) == 2 * teaching.FOLDS
-    # What is kept is what it uses, and the index finds by it what the bench found.
+    # What is kept is what it uses.
     assert (found.learned.matrix is None) == (not found.ranker.map_share)
     assert (found.learned.known is None) == (not found.ranker.known)
     assert not found.learned.lacks(found.ranker)
-    # A killed run does none of it again.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "fit", lambda *_: pytest.fail("made again"))
-        again = taught(bench, work=Work(tmp_path / "w", {}, resume=True))
-    assert again.reason == found.reason
-    np.testing.assert_array_equal(again.values_after, found.values_after)
 
 
-def test_little_time_makes_few_folds(tmp_path):
-    (tmp_path / "w").mkdir()
-    taught(bench_of(0), until=1e-3, work=Work(tmp_path / "w", {}, resume=False))
-    assert len(list((tmp_path / "w").glob("taught-*-*.stage.json"))) == 2 * teaching.FEW_FOLDS
+@pytest.mark.parametrize(("until", "count"), [(1e9, teaching.FOLDS), (1e-3, teaching.FEW_FOLDS)])
+def test_little_time_makes_few_folds(monkeypatch, until, count):
+    counts = set()
+
+    def folds(bench, numbers, kind, count, seed):
+        counts.add(count)
+        return folds_of(bench, numbers, kind, count, seed)
+
+    monkeypatch.setattr(teaching, "folds_of", folds)
+    taught(bench_of(0, documents=30), until=until)
+    assert counts == {count}
 
 
 def test_the_prior_is_kept_where_queries_have_nothing_to_do_with_their_answers():
@@ -169,32 +156,30 @@ def test_the_prior_is_kept_where_queries_have_nothing_to_do_with_their_answers()
     assert found.learned.matrix is found.learned.known is None
 
 
-def test_all_ways_are_about_the_prior_and_what_is_there():
+@pytest.mark.parametrize("smooth", [False, True])
+def test_all_strategies_are_about_the_prior_and_what_is_there(smooth):
     prior = Ranker(0.3, map_share=0.25, smoothing=0.5)
-    for smooth in (False, True):
-        strategies = candidate_strategies(prior, "all", smooth=smooth)
-        assert strategies[0].ranker == prior
-        assert len(set(strategies)) == len(strategies)
-        own = [strategy.ranker for strategy in strategies if not strategy.maps]
-        assert {ranker.map_share for ranker in own} == {0.25}
-        assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
-        assert {0.0, 0.3} <= {ranker.bm25_weight for ranker in own}
-        bonuses = {
-            (strategy.ranker.known, strategy.ranker.known_from) for strategy in strategies[1:]
-        }
-        assert bonuses == {*Tuning().bonuses}
-    assert len(candidate_strategies(prior, "few", smooth=True)) < len(strategies) / 2
-    assert strategies[0].ranker.summary == "BM25 0.3, query map 0.25, smoothing 0.5"
+    strategies = candidate_strategies(PRIOR, prior, few=False, smooth=smooth)
+    assert [one.ranker for one in strategies[:3]] == [PRIOR, Ranker(0.0), prior]
+    assert len(set(strategies)) == len(strategies)
+    own = [strategy.ranker for strategy in strategies[2:] if not strategy.maps]
+    assert {ranker.map_share for ranker in own} == {0.25}
+    assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
+    assert {0.0, 0.3} <= {ranker.bm25_weight for ranker in own}
+    assert {(one.known, one.known_from) for one in own[1:]} == {*learner_.BONUSES}
+    few = candidate_strategies(PRIOR, prior, few=True, smooth=smooth)
+    assert len(few) < len(strategies) / 2
+    assert prior.summary == "BM25 0.3, query map 0.25, smoothing 0.5"
 
 
-def test_the_map_of_the_text_is_where_teaching_starts():
+def test_the_map_of_the_text_is_where_teaching_starts(monkeypatch):
     bench = bench_of(0)
+    monkeypatch.setattr(learner_, "RATE", 0.0)
     bench.learned = Learned(np.eye(SIZE, dtype=np.float32)[::-1].copy())
-    still, some = replace(SMALL, rate=0.0), np.arange(50)
-    start = Learner(bench, replace(PRIOR, map_share=0.25), 0, still).fit(some, set())
+    start = Learner(bench, replace(PRIOR, map_share=0.25), 0).fit(np.arange(50), set())
     expected = 0.75 * np.eye(SIZE) + 0.25 * np.eye(SIZE)[::-1]
     np.testing.assert_allclose(start, expected, atol=1e-6)
-    np.testing.assert_array_equal(Learner(bench, PRIOR, 0, still).fit(some, set()), np.eye(SIZE))
+    np.testing.assert_array_equal(Learner(bench, PRIOR, 0).fit(np.arange(50), set()), np.eye(SIZE))
 
 
 # ---------------------------------------------------------------------- what judges
@@ -241,15 +226,16 @@ class Remembering(Bench):
         return super().best_rows(number, prior) if told is None else told[number]
 
 
-def test_held_out_documents_teach_in_no_way():
+def test_held_out_documents_teach_in_no_way(monkeypatch):
     """Neither as answers of other queries nor as what does not answer them."""
-    made, many = bench_of(1), replace(SMALL, random_rows=200)
+    monkeypatch.setattr(learner_, "RANDOM_ROWS", 200)
+    made = bench_of(1)
     bench = Remembering(made.index, made.queries, made.vectors, made.documents, made.units)
     bench.queries[-1] = replace(bench.queries[-1], relevant={0: 1.0, 59: 1.0})
     teaching, vectors = np.arange(2, 120), np.array(bench.index.vectors)
 
     def learned(absent):
-        return Learner(bench, PRIOR, 0, many).fit(teaching, absent)
+        return Learner(bench, PRIOR, 0).fit(teaching, absent)
 
     absent, present = learned({0}), learned(set())
     moved = vectors.copy()
@@ -265,10 +251,10 @@ def test_held_out_documents_teach_in_no_way():
     assert not np.array_equal(absent, present)
 
 
-def test_other_passages_of_what_answers_a_query_are_no_negatives():
-    bench, many = bench_of(0, rows=2), replace(SMALL, random_rows=1000)
-    about_the_first = np.arange(2)
-    made = Learner(bench, PRIOR, 0, many)
+def test_other_passages_of_what_answers_a_query_are_no_negatives(monkeypatch):
+    monkeypatch.setattr(learner_, "RANDOM_ROWS", 1000)
+    bench, about_the_first = bench_of(0, rows=2), np.arange(2)
+    made = Learner(bench, PRIOR, 0)
     for query in about_the_first:
         assert bench.rows_of(bench.queries[query].document).tolist() == [0, 1]
         made.answers[query] = np.array([1])
@@ -308,8 +294,7 @@ def test_the_search_to_beat_is_the_default_not_what_the_text_taught():
     bench = bench_of(1, meaning=False)
     bench.learned = Learned(-np.eye(SIZE, dtype=np.float32))
     start = replace(PRIOR, map_share=1.0)
-    given = {"seed": 0, "work": UNKEPT, "until": lambda: 0.0, "tuning": SMALL}
-    found = learn_from_queries(bench, PRIOR, start=start, **given)
+    found = taught(bench, until=0.0, start=start)
     assert not found.improved and found.ranker == PRIOR and found.learned.matrix is None
     assert found.before == pytest.approx(bench.values([PRIOR]).mean())
 
@@ -329,37 +314,6 @@ def test_the_best_way_loses_on_no_new_documents():
     assert best_strategy({AGAIN: again, NEW: new}, whole) == 0
 
 
-class Measured:
-    """Stages of a run whose folds are measured: nDCG@10 of every strategy, all alike but one."""
-
-    def __init__(self, bench, gains):
-        few = teaching.FEW_FOLDS
-        numbers = np.arange(len(bench.queries))
-        count = len(
-            {
-                Strategy(Ranker(0.0), False),
-                *candidate_strategies(PRIOR, "few", smooth=True, tuning=SMALL),
-            }
-        )
-        noise = np.random.default_rng(0).normal(size=len(numbers)) * 0.02
-        noise -= noise.mean()
-        by_document = folds_of(bench, numbers, NEW, few, 0)
-        self.stages = {"taught-few": True}
-        for kind, by_fold in gains.items():
-            folds = folds_of(bench, numbers, kind, few, 0)
-            values = np.full((count, len(numbers)), 0.5)
-            for strategy, of in enumerate(by_fold, start=2):  # after the default and vectors alone
-                values[strategy] += np.array(of)[by_document] + (noise if kind == AGAIN else 0.0)
-            for fold in range(few):
-                self.stages[f"taught-{kind}-{fold}"] = values[:, folds == fold].tolist()
-
-    def stage(self, name, make):
-        return self.stages[name] if name in self.stages else make()
-
-    def vectors(self, name, make):
-        return make()
-
-
 ALIKE = ([0.1] * 3,)
 FORGETS = ([-0.1, 0.06, 0.06], [0.06, -0.1, 0.06], [0.06, 0.06, -0.1])  # each in one fold
 
@@ -372,16 +326,22 @@ FORGETS = ([-0.1, 0.06, 0.06], [0.06, -0.1, 0.06], [0.06, 0.06, -0.1])  # each i
         (([0.1] * 3,) * 3, FORGETS, False, "documents without training queries got worse"),
     ],
 )
-def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(again, new, improved, reason):
-    bench = bench_of(0)
-    found = taught(bench, work=Measured(bench, {AGAIN: again, NEW: new}))
+def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
+    monkeypatch, again, new, improved, reason
+):
+    """All strategies are alike but some, whose gains are given for each fold of documents."""
+
+    def measured(learner, strategies, folds):
+        count = len(learner.bench.queries)
+        noise = np.random.default_rng(0).normal(size=count) * 0.02
+        values = {kind: np.full((len(strategies), count), 0.5) for kind in folds}
+        for kind, by_fold in ((AGAIN, again), (NEW, new)):
+            for strategy, of in enumerate(by_fold, start=2):  # after the default and vectors alone
+                values[kind][strategy] += np.array(of)[folds[NEW]]
+                values[kind][strategy] += (noise - noise.mean()) * (kind == AGAIN)
+        return values
+
+    monkeypatch.setattr(teaching, "_cross_validated", measured)
+    found = taught(bench_of(0), until=0.0)
     assert found.improved == improved and reason in found.reason
     assert found.again.value == pytest.approx(again[0][0], abs=1e-9)
-
-
-@pytest.mark.slow
-def test_queries_without_meaning_teach_nothing():
-    kept = 0
-    for seed in range(200):
-        kept += taught(bench_of(seed, meaning=False), until=0.0, seed=seed).improved
-    assert kept <= 18  # of 200, with a chance of 99 % at a rate of 5 %

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from contrasent.adapt.user_queries import log_foreign, read_user_queries, too_few
+from contrasent.adapt.user_queries import read_user_queries, too_few
 from contrasent.errors import DataError, InputError
 
 DOCUMENTS = [f"notes/page{n}.md" for n in range(50)]
@@ -102,16 +102,6 @@ def test_judged_collections(tmp_path):
         read(collection=tmp_path)
 
 
-def test_a_split_may_have_a_file_of_queries_of_its_own(tmp_path):
-    folder = collection(tmp_path, {"dev": [(n, 1) for n in range(42)], "test": [(42, 1), (43, 1)]})
-    whole = (folder / "queries.jsonl").read_text().splitlines(keepends=True)
-    (folder / "queries.dev.jsonl").write_text("".join(whole[:42]))
-    (folder / "queries.jsonl").write_text("".join(whole[42:]))
-    found, said = read(collection=folder)
-    assert [text for text, _ in found] == [query for query, _ in MANY[:42]]
-    assert said == [f"{folder}: uses the splits dev; test is reserved for evaluation"]
-
-
 def test_rows_that_cannot_be_used_are_counted(tmp_path):
     path = tmp_path / "asked.jsonl"
     bad = [
@@ -135,7 +125,6 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path):
         f"{path}: 2 of 54 rows ignored: query missing (line 48)",
         f"{path}: 1 of 54 rows ignored: document missing (line 49)",
         f"{path}: 2 of 54 rows ignored: the gain is not a number (line 50: 'nan')",
-        f"{path}: 1 rows repeat a query and its document; the highest gain is used",
     ]
 
 
@@ -195,15 +184,3 @@ def test_a_log_of_unknown_documents_does_not_stop_good_queries(tmp_path):
     found, said = read(good, clicks=log)
     assert len(found) == 45
     assert said == [f"{log}: 2 of 2 rows ignored: unknown document (line 2: 'gone')"]
-
-
-def test_queries_in_another_language(tmp_path):
-    texts = ["The old pump needs oil before winter.", "How to mend the pump: first stop it."] * 30
-    said = []
-    own = [("how to mend the pump", {0: 1.0}), ("pump oil", {1: 1.0})]
-    log_foreign(own, texts, said.append)
-    assert said == []
-    others = [("Wie repariere ich meine Pumpe", {0: 1.0}), ("как починить насос", {1: 1.0})]
-    log_foreign([*own, *others], texts, said.append)
-    (line,) = said
-    assert line.startswith("2 of 4 queries (such as 'Wie repariere")

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contrasent.datasets import hub, official, sts
+from contrasent.datasets import hub, official
 from contrasent.datasets.labeled import transfer_set
 from contrasent.datasets.official import PairsFile, Pin, Subset
-from contrasent.datasets.sts import score_digest, sts_names, sts_pairs
+from contrasent.datasets.sts import score_digest, sts_pairs
 from contrasent.errors import DataError, OptionError
 from hub_server import Hub
 
@@ -272,8 +272,8 @@ def test_the_real_files_are_the_official_ones():
         pytest.skip("CONTRASENT_DATA is not set")
     data_folder = Path(os.environ["CONTRASENT_DATA"])
     seen = 0
-    for task in sts_names():
-        for form in sts.FORMS:
+    for task in official.STS_NAMES:
+        for form in official.FORMS:
             if task.startswith("STSB-") and form == "senteval":
                 continue
             parts = sts_pairs(task, form=form, folder=data_folder)

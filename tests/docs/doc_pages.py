@@ -1,5 +1,6 @@
 """The pages' blocks of code, as a reader sees them."""
 
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -57,6 +58,15 @@ def blocks(page):
         found.append(Block(fence[3:].split(" ")[0], "\n".join(text), start + 1, note))
         at += 1
     return found
+
+
+def links(text):
+    """Targets of a page's links, as (path, anchor); neither code nor other sites."""
+    bare = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", bare):
+        if not re.match(r"https?:|mailto:", target):
+            path, _, anchor = target.partition("#")
+            yield path, anchor
 
 
 def forget(words):

@@ -8,7 +8,7 @@ from tools import reference
 
 import contrasent
 from contrasent import elsewhere, engine, losses
-from doc_pages import ROOT
+from doc_pages import ROOT, links
 
 COSTS = {
     "fit": pytest.mark.slow,
@@ -68,19 +68,17 @@ def test_the_pages_of_python_stay_short(generated):
 def test_links_of_the_reference_lead_somewhere(generated):
     count = 0
     for page in generated.rglob("*.md"):
-        bare = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.S)
-        for target in re.findall(r"\]\(([^)\s]+)\)", bare):
-            path, _, anchor = target.partition("#")
-            if re.match(r"https?:", target) or not path:
+        for path, anchor in links(page.read_text("utf-8")):
+            if not path:
                 continue
             count += 1
             file = (page.parent / path).resolve()
             if not file.is_relative_to(generated):
                 file = ROOT / "docs" / file.relative_to(generated.parent)
-            assert file.is_file(), f"{page.name}: {target}"
+            assert file.is_file(), f"{page.name}: {path}"
             if anchor and file.is_relative_to(generated):
                 headings = re.findall(r"^#+ (\S+)$", file.read_text("utf-8"), re.M)
-                assert anchor in map(str.lower, headings), f"{page.name}: {target}"
+                assert anchor in map(str.lower, headings), f"{page.name}: {path}#{anchor}"
     assert count > 60
 
 

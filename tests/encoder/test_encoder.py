@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from contrasent.encoder.attention import by_length
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import BatchNormProjector, Dense
-from contrasent.encoder.packing import by_length
 from contrasent.encoder.poolers import pooler_class
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import read_json, write_object

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contrasent.encoder.packing import OVERHEAD, by_length
+from contrasent.encoder.attention import OVERHEAD, by_length
 
 lengths = st.lists(st.integers(1, 200), max_size=7).map(lambda rows: np.array(rows, np.int64))
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from contrasent import Encoder, fit
-from contrasent.encoder import lora
+from contrasent.encoder.heads import add_lora
 from contrasent.errors import MissingExtraError
 from tiny_models import made_sentences, write_backbone, write_tokenizer
 
@@ -47,7 +47,7 @@ def test_the_vectors_in_training_are_those_that_are_saved(bert, tmp_path):
     pytest.importorskip("peft")
     encoder = Encoder.load(bert, pooling="mean")
     assert encoder.packed
-    lora.add(encoder.backbone, 3)
+    add_lora(encoder.backbone, 3)
     names = {k for k, p in encoder.named_parameters() if p.requires_grad}
     assert names and all(".lora_" in name for name in names)
     for name, parameter in encoder.named_parameters():

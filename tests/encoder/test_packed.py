@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional
 
 from contrasent.encoder import attention, dropout
+from contrasent.encoder.attention import Group, Packing
 from contrasent.encoder.backbone import PooledBackbone
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.encoder.packing import Group, Packing
 from contrasent.encoder.poolers import pooler_class
 from contrasent.model.pooling import POOLERS
 from contrasent.types import Tokens

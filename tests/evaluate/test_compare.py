@@ -106,8 +106,7 @@ def report(value, **items):
 
 
 def test_reports_without_items_are_compared_over_seeds():
-    before = [report(v) for v in (0.70, 0.71, 0.72)]
-    after = [report(v) for v in (0.80, 0.81, 0.82)]
+    before, after = ([report(v + n / 100) for n in range(3)] for v in (0.7, 0.8))
     (found,) = compare_reports(before, after)
     assert found.difference == pytest.approx(0.1)
     # Student's t with 4 degrees of freedom (tables), standard error 0.01 * sqrt(2/3).
@@ -115,15 +114,14 @@ def test_reports_without_items_are_compared_over_seeds():
     assert found.seed_p == pytest.approx(0.1)
     assert found.item_low is found.item_p is found.seed_sd is None
     assert found.verdict == "B is higher"
-    with pytest.raises(DataError, match="contain no item"):
-        compare_reports(before[:1], after[:1])
-    with pytest.raises(DataError, match="no row in common"):
-        compare_reports(before, [Report(()), Report(())])
-    with pytest.raises(DataError, match="at least one model"):
-        compare_reports(before, [])
-
-
-def test_a_single_run_has_the_other_arms_spread_unless_it_is_said():
+    for arms, message in (
+        ((before[:1], after[:1]), "contain no item"),
+        ((before, [Report(()), Report(())]), "no row in common"),
+        ((before, []), "at least one model"),
+    ):
+        with pytest.raises(DataError, match=message):
+            compare_reports(*arms)
+    # A single run has the other arm's spread, unless it is said.
     single, several = [report(0.70)], [report(v) for v in (0.72, 0.73, 0.74)]
     (found,) = compare_reports(single, several)
     # Standard error 0.01 * sqrt(1 + 1/3), t with 2 degrees of freedom (tables).

@@ -17,6 +17,10 @@ def cases(masked, guide):
         "esimcse": {"queue_size": 9, "rate": 0.6}, "diffcse": generator,
         "diffcse mean_tokens": {**generator, "normalization": "mean_tokens", "edits": "all"},
         "diffcse sum": {**generator, "normalization": "sum", "generator_draw": "sample"},
+        "diffcse permuted": {
+            **generator, "condition_vector": "permuted", "discriminator_warmup_steps": 1,
+            "discriminator_learning_rate": 1e-2,
+        },
         "diffcse corrective": {**generator, "task": "corrective", "language_head": masked},
         "simcse_plus_plus": {}, "barlow_twins": {"artificial": 4}, "dimension_wise": {},
         "simcse_noise": {"passes": 2}, "simcse_copies": {"copy_filler": masked}, "masked_lm": head,

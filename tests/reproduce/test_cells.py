@@ -4,7 +4,7 @@ import pytest
 
 from contrasent.progress import duration
 from contrasent.reproduce.console import between, cell_texts, forms, number, p_value
-from contrasent.reproduce.store import times
+from contrasent.reproduce.results import times
 
 
 @pytest.mark.parametrize(("published", "ours", "points", "expected"), [
@@ -35,7 +35,7 @@ def test_numbers():
 
 def test_a_cell():
     column = {"forms": {"paper": ".1f", "ours": ".2f"}}
-    assert set(cell_texts(None, column).values()) == {""}
+    assert set(cell_texts({}, column).values()) == {""}
     cell = {
         "paper": 71.0, "ours": 77.4712, "sd": 0.5, "seeds": 3, "low": 76.229, "high": 78.713,
         "difference": {"ours": -0.8, "low": -2.0, "high": 0.4, "paper": -11.5},

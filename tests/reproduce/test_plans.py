@@ -1,8 +1,6 @@
 """Plans: what two tables share, and what makes another run of it."""
 
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -11,12 +9,12 @@ import pytest
 from contrasent.cli.options import parse_budget
 from contrasent.engine.registry import parameters
 from contrasent.errors import OptionError
-from contrasent.reproduce import corpora, reading
+from contrasent.reproduce import corpora, tables
 from contrasent.reproduce.measures import MEASURES
-from contrasent.reproduce.plan import Place, Planner
-from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.plan import Planner
 from contrasent.reproduce.results import book
-from contrasent.reproduce.store import ResultStore, folder_digest
+from contrasent.reproduce.store import ResultStore, folder_digest, manifest_key
+from contrasent.reproduce.tables import Changes, ItemFolder
 from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
 
@@ -45,8 +43,8 @@ def plan(folder, tmp_path, bert):
     """Plan items on the tiny BERT."""
 
     def plan(*items, seeds=1, base=bert, scale=None, results=tmp_path / "results"):
-        place = Place(results, folder, str(base))
-        planner = Planner(place, scale or OWN.scales["lab"], OWN.corpora)
+        scale = scale or OWN.scales["lab"]
+        planner = Planner(results, folder, scale, OWN.corpora, base=str(base))
         return planner.plan(OWN.find(list(items)), seeds)
 
     return plan
@@ -124,8 +122,9 @@ def test_results_of_another_recipe_are_noted(plan, tmp_path):
     store, (item,) = ResultStore(tmp_path / "results"), OWN.find(["simcse:table3"])
     manifest = plan(item.name).manifests[item.name]
     first, *rest = item.rows
-    first = first.model_copy(update={"set": {"learning_rate": 1e-3}})
-    judged = {name: replace(one, kind="curve") for name, one in item.evaluations.items()}
+    changed = Changes(set={"learning_rate": 1e-3}, evaluations=first.lab.evaluations)
+    first = first.model_copy(update={"lab": changed})
+    judged = {name: one._replace(kind="curve") for name, one in item.evaluations.items()}
     changes = {}, {"rows": (first, *rest)}, {"evaluations": judged}
 
     def noted():
@@ -133,7 +132,7 @@ def test_results_of_another_recipe_are_noted(plan, tmp_path):
         notes = [made["items"][0]["needs"][len(item.needs) :] for made in books]
         return [[line.split(": run with another")[0].split("; ") for line in n] for n in notes]
 
-    store.write_manifest(manifest)
+    store.write("items", manifest_key(item.name, "lab"), manifest)
     assert noted() == [
         [],
         [[first.name]],
@@ -141,36 +140,25 @@ def test_results_of_another_recipe_are_noted(plan, tmp_path):
     ]
     for planned in manifest["rows"]:  # as they were stored before
         planned.pop("recipe", None)
-    store.write_manifest(manifest)
+    store.write("items", manifest_key(item.name, "lab"), manifest)
     assert noted() == [[], [], []]
 
 
-def test_a_folder_is_known_by_its_files(bert, tmp_path):
+@pytest.mark.parametrize("name", ["export.json", "index.db", "milvus.json"])
+def test_a_folder_is_known_by_its_files_and_not_by_an_export_in_it(name, bert, tmp_path):
     copy = shutil.copytree(bert, tmp_path / "copy")
-    assert folder_digest(copy) == folder_digest(bert)
+    (copy / "onnx").mkdir()
+    for file in (name, "tokenizer.json"):
+        shutil.copy(bert / "tokenizer.json", copy / "onnx" / file)
     (copy / "README.md").write_text("a card")
     assert folder_digest(copy) == folder_digest(bert)
     (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
     assert folder_digest(copy) != folder_digest(bert)
 
 
-@pytest.mark.parametrize("name", ["export.json", "index.db", "milvus.json"])
-def test_an_export_or_index_in_the_base_makes_no_other_run(name, plan, bert, tmp_path):
-    base = shutil.copytree(bert, tmp_path / "base")
-
-    def planned():
-        return plan("simcse:table3", base=base).jobs[0].model.key
-
-    before = planned()
-    (base / "onnx").mkdir()
-    for file in (name, "tokenizer.json"):
-        shutil.copy(bert / "tokenizer.json", base / "onnx" / file)
-    assert planned() == before
-
-
 CHANGES = {
     "settings": lambda m: m.setattr(run_settings, "Settings", partial(Settings, weight_decay=0.01)),
-    "objectives": lambda m: m.setattr(reading, "parameters", partial(other_default, "temperature")),
+    "objectives": lambda m: m.setattr(tables, "parameters", partial(other_default, "temperature")),
     "measures": lambda m: m.setitem(MEASURES["sts"].options, "form", (str, "raw")),
 }
 
@@ -194,24 +182,6 @@ def test_a_default_that_changes_makes_stored_results_stale(plan, monkeypatch, ch
     model, unit = keys()
     assert (model != before[0]) == (changed != "measures")
     assert unit != before[1]
-
-
-def test_a_lock_is_gone_with_its_process(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path\n"
-        "from contrasent.reproduce.store import ResultStore as Store\n"
-        "with Store(Path(sys.argv[1])).locked('k') as ours: print(ours, flush=1), time.sleep(600)"
-    )
-    store, command = ResultStore(tmp_path), [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-        try:
-            assert other.stdout.readline() == "True\n"
-            with store.locked("k") as first, store.locked("another") as second:
-                assert (first, second) == (False, True)
-        finally:
-            other.kill()
-    with store.locked("k") as ours:
-        assert ours
 
 
 def test_times():

@@ -44,23 +44,10 @@ def test_what_is_stored_names_no_folder_of_a_machine():
     assert [path for path in stored if of_machines.search(path.read_text("utf-8"))] == []
 
 
-def test_every_statement_stands_once_with_its_verdict(larger):
-    written = markdown(larger)
-    said = Counter((i["paper"], c["verdict"]["word"]) for i in larger["items"] for c in i["claims"])
-    words, _, *counts = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in written.split("\nThe statements of a table")[0].splitlines()
-        if line.startswith("|")
-    ]
-    assert {paper for paper, *_ in counts} == {paper for paper, _ in said}
-    for paper, *numbers in counts:
-        assert list(map(int, numbers)) == [said[paper, word] for word in words[1:]]
-    for item in larger["items"]:
-        own = written.split(f"\n## {item['name']}: ")[1].split("\n## ")[0]
-        for claim in item["claims"]:
-            assert own.count(f"- **{claim['verdict']['word']}**: {claim['text']}") == 1
-        for row in item["rows"]:
-            assert own.count(f"\n| {row['name']} |") == bool(row["cells"] or row["facts"])
+def test_few_statements_of_the_stored_results_are_open(larger):
+    claims = (claim for item in larger["items"] for claim in item["claims"])
+    said = Counter(claim["verdict"]["word"] for claim in claims)
+    assert said[OPEN] <= (sum(said.values()) - said[ABSENT]) / 5
 
 
 def test_no_name_in_a_csv_is_a_formula(found):

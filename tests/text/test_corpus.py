@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -414,6 +415,12 @@ def test_broken_files(put, parquet):
     for content in (gzip.compress(b"one\ntwo\n" * 1000)[:-10], b"one\ntwo\n"):
         broken.write_bytes(content)
         fails(reading(broken), "b.txt.gz: not a complete gzip file")
+    xz = broken.with_name("b.txt.xz")
+    xz.write_bytes(lzma.compress(b"one\ntwo\n" * 1000))
+    assert len(list(open_corpus(xz))) == 2000
+    for content in (xz.read_bytes()[:-20], b"one\ntwo\n"):
+        xz.write_bytes(content)
+        fails(reading(xz), "b.txt.xz: not a complete xz file")
     data = bytearray(parquet("b.parquet", text=[f"text {i}" for i in range(9000)]).read_bytes())
     data[100:4000] = b"\xff" * 3900
     fails(reading(put("b.parquet", bytes(data))), "b.parquet: ")

@@ -143,6 +143,8 @@ def test_files_join_by_name(tmp_path):
      [('"Stop!" he said', '"Go."'), ('"open', "yes")]),
     ("spaced.csv", 'q, a\n"who, then", "the hens"\n"why", "because"\n',
      [("who, then", "the hens"), ("why", "because")]),
+    ("slashed.csv", 'q,a\n"he said \\"no\\", twice","yes"\nb,c\n',
+     [('he said "no", twice', "yes"), ("b", "c")]),
     ("stated.csv", "sep=;\nq;a\nwho, then;the hens\nwhy;because\n",
      [("who, then", "the hens"), ("why", "because")]),
     ("piped.csv", "q|a\nwho, then|the hens; all\nwhy|because\n",

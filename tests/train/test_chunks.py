@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.encoder import backbone, packing
+from contrasent.encoder import attention, backbone
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
@@ -26,7 +26,7 @@ lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: np
 
 @given(lengths, st.integers(1, 30))
 def test_every_row_once_in_chunks_of_about_equal_tokens(rows, size):
-    parts = packing.cut(rows, size)
+    parts = attention.cut(rows, size)
     assert sorted(np.concatenate(parts).tolist()) == [*range(len(rows))]
     count = -(-len(rows) // size)
     assert 1 <= len(parts) <= count

@@ -10,7 +10,7 @@ from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.registry import check, find, published, recipes, summaries
 from contrasent.errors import OptionError
 from contrasent.model.pretrained import resolve
-from contrasent.reproduce.reading import ItemFolder, resolve_row
+from contrasent.reproduce.tables import ItemFolder, resolve_row
 from contrasent.train.run import RunFolder
 from contrasent.train.settings import (
     ENCODER_SETTINGS,
@@ -140,7 +140,7 @@ def test_recipes_are_the_papers_items():
         stated = recipes()[recipe]
         (own,) = folder.find([f"{name}:{item}"])
         row = next(r for r in own.rows if r.name == title and r.objective == stated["objective"])
-        paper = resolve_row(own, row, folder.scales["paper"])
+        paper = resolve_row(row, folder.scales["paper"])
         trained = {**paper.settings, **paper.defaults, **paper.given}
         # Chunks change no gradient, and evaluations no step; no rate is 0.32.
         indifferent = ("mini_batch_size", "eval_steps")

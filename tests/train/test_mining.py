@@ -6,7 +6,7 @@ import pytest
 from contrasent import Encoder, fit, open_corpus
 from contrasent.errors import OptionError
 from contrasent.text.cache import tokenized
-from contrasent.train.mining import mine
+from contrasent.train.prepare import mine
 
 
 def test_against_loops(bert, sentences, tmp_path):

@@ -19,7 +19,7 @@ def stated(bert, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("kind", "kills"), [("views", 6), ("pairs", 2), ("queue", 2)], ids=["views", "pairs", "queue"]
+    ("kind", "kills"), [("views", 4), ("pairs", 2), ("queue", 2)], ids=["views", "pairs", "queue"]
 )
 def test_the_same_bits(stated, kind, kills):
     whole, *killed = stated[kind]
@@ -49,6 +49,7 @@ def test_what_is_compared(stated):
     assert "run/best/model.safetensors" not in stated["pairs"][0]["files"]
     # There are many instants to choose from, and they are spread over the run.
     assert stated["views"][0]["count"] > 120
+    count = stated["views"][0]["count"]
     points = [run["kills"][0] for run in stated["views"][1:]]
-    assert min(points) < 35
-    assert max(points) > 90
+    assert min(points) <= count / 4
+    assert max(points) > 3 * count / 4

@@ -1,4 +1,4 @@
-"""Learns to search from some of a bench's queries: by a map of queries, and by their answers.
+"""What queries teach: a map of queries, their answers, and with ``--train-encoder`` an encoder.
 
 Rows that answer a query attract its mapped vector, and rows that do not push it away (InfoNCE). The
 queries are stored too, so that documents that answered a similar query get a bonus.
@@ -7,13 +7,17 @@ queries are stored too, so that documents that answered a similar query get a bo
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from contrasent.adapt.bench import Bench
+from contrasent.errors import import_extra
 from contrasent.search.learned import KnownQueries, Learned, Neighbors
 from contrasent.search.ranking import Ranker
+from contrasent.text.corpus import open_corpus
+from contrasent.text.heldout import hold_out
 from contrasent.types import Mask, Numbers, Vectors
 
 WARM = 0.1  # share of the steps in which the rate rises; it falls linearly in the others
@@ -60,31 +64,17 @@ def descend(
     return fitted
 
 
-AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
-NEW_COUNTS = 0.5  # weight of a gain on new documents when choosing, relative to the other
 SHARES = (None, 0.5, 1.0)  # of the map learned from queries; None keeps the prior's
+WEIGHTS, FEW_WEIGHTS = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4), (0.05, 0.2)  # of words
 SMOOTHINGS = (0.0, 0.6)
+# Of answers to queries that are alike: a weight, and the cosine from which it counts.
+BONUSES, FEW_BONUSES = ((0.0, 0.8), (1.0, 0.8), (1.0, 0.6), (3.0, 0.6)), ((0.0, 0.8), (3.0, 0.6))
 NEIGHBORS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are computed
 
 EPOCHS, SHORTEST, LONGEST = 12, 20, 200  # passes over the queries; fewest and most steps
-BATCH, TEMPERATURE = 64, 0.03
+RATE, BATCH, TEMPERATURE = 1e-3, 64, 0.03
 HARD = 30  # the best rows of the prior that do not answer a query
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """The values to try, all of them or few, and how a map is learned."""
-
-    weights: tuple[float, ...] = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4)  # shares of words
-    few_weights: tuple[float, ...] = (0.05, 0.2)
-    # Of answers to queries that are alike: a weight, and the cosine from which it counts.
-    bonuses: tuple[tuple[float, float], ...] = ((0.0, 0.8), (1.0, 0.8), (1.0, 0.6), (3.0, 0.6))
-    few_bonuses: tuple[tuple[float, float], ...] = ((0.0, 0.8), (3.0, 0.6))
-    rate: float = 1e-3
-    random_rows: int = 1000  # drawn for a step as further negatives
-
-
-TUNING = Tuning()
+RANDOM_ROWS = 1000  # drawn for a step as further negatives
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,55 +96,43 @@ class Strategy:
 
 
 def candidate_strategies(
-    prior: Ranker, size: Literal["all", "few"], *, smooth: bool, tuning: Tuning = TUNING
+    default: Ranker, prior: Ranker, *, few: bool, smooth: bool
 ) -> list[Strategy]:
-    """All strategies to try, the prior first; ``smooth``: whether rows' neighbors are known."""
-    weights = {prior.bm25_weight, *(tuning.weights if size == "all" else tuning.few_weights)}
+    """All strategies to try: the default search, vectors alone, the prior and values around it.
+
+    ``smooth``: whether rows' neighbors are known.
+    """
+    weights = {prior.bm25_weight, *(FEW_WEIGHTS if few else WEIGHTS)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
-    bonuses = tuning.bonuses if size == "all" else tuning.few_bonuses
-    strategies = [Strategy(prior, False)]
+    bonuses = FEW_BONUSES if few else BONUSES
+    strategies = [Strategy(one, False) for one in (default, default.without_words, prior)]
     every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
     for share, weight, smoothing, (known, start) in every:
         ranker = replace(prior, bm25_weight=weight, smoothing=smoothing)
         ranker = replace(ranker, known=known, known_from=start)
-        if share is None:
-            strategies.append(Strategy(ranker, False))
-        else:
-            strategies.append(Strategy(replace(ranker, map_share=share), True))
+        if share is not None:
+            ranker = replace(ranker, map_share=share)
+        strategies.append(Strategy(ranker, share is not None))
     return list(dict.fromkeys(strategies))
-
-
-def known_queries(bench: Bench, teaching: Numbers, absent: Set[int]) -> KnownQueries:
-    """Some queries of a bench with the documents that answer them, except absent ones."""
-    documents = tuple(
-        tuple(
-            bench.documents[unit]
-            for unit, gain in bench.queries[number].relevant.items()
-            if gain > 0 and unit not in absent
-        )
-        for number in teaching.tolist()
-    )
-    return KnownQueries(bench.vectors[teaching], documents)
 
 
 class Learner:
     """The queries of a bench, the rows that answer them, and hard negatives."""
 
-    def __init__(self, bench: Bench, prior: Ranker, seed: int, tuning: Tuning = TUNING) -> None:
-        self.bench, self.prior, self.seed, self.tuning = bench, prior, seed, tuning
+    def __init__(self, bench: Bench, prior: Ranker, seed: int) -> None:
+        self.bench, self.prior, self.seed = bench, prior, seed
         self.neighbors = bench.learned.neighbors
         alive = bench.units >= 0
         if self.neighbors is None and NEIGHBORS < len(alive) <= MOST_ROWS:
             near = Neighbors.of(np.asarray(bench.index.vectors), NEIGHBORS)
             self.neighbors = Learned(neighbors=near).among(alive).neighbors
-        # By query: the best rows, the best row of each document that answers it, its hard
-        # negatives, and rows that are no negatives.
-        self.best = [bench.best_rows(number, prior) for number in range(len(bench.queries))]
+        # By query: the best row of each document that answers it, its hard negatives, and rows
+        # that are no negatives.
         self.answers: list[Numbers] = []
         self._hard: list[Numbers] = []
         self._own: list[Numbers] = []
         for number, query in enumerate(bench.queries):
-            best = self.best[number]
+            best = bench.best_rows(number, prior)
             self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
             answers, relevant = list[int](), list[int]()
             for unit, gain in query.relevant.items():
@@ -190,7 +168,7 @@ class Learner:
             if len(order) < batch:
                 order = random.permutation(able)
             chosen, order = order[:batch], order[batch:]
-            drawn = [alive[random.integers(len(alive), size=self.tuning.random_rows)]]
+            drawn = [alive[random.integers(len(alive), size=RANDOM_ROWS)]]
             drawn += [source[i] for i in chosen for source in (self._hard, answers)]
             rows = np.unique(np.concatenate(drawn))
             rows = rows[present[rows]]
@@ -206,11 +184,61 @@ class Learner:
             return contrast(matrix, *vectors, right, wrong, TEMPERATURE)[1]
 
         steps = min(LONGEST, max(SHORTEST, EPOCHS * len(able) // batch))
-        return descend(matrix, slope_of, rate=self.tuning.rate, steps=steps)
+        return descend(matrix, slope_of, rate=RATE, steps=steps)
 
-    def learned(self, teaching: Numbers, absent: Set[int], matrix: Vectors | None) -> Learned:
-        """The result of some queries, with the map learned from them or the prior's."""
-        if matrix is None:
-            matrix = self.bench.learned.matrix
-        known = known_queries(self.bench, teaching, absent)
-        return replace(self.bench.learned, matrix=matrix, neighbors=self.neighbors, known=known)
+    def learned(self, teaching: Numbers, absent: Set[int], *, maps: bool) -> Learned:
+        """The result of some queries: a map learned from them or the prior's, and their answers."""
+        bench = self.bench
+        answers = tuple(
+            tuple(
+                bench.documents[unit]
+                for unit, gain in bench.queries[number].relevant.items()
+                if gain > 0 and unit not in absent
+            )
+            for number in teaching.tolist()
+        )
+        return replace(
+            bench.learned,
+            matrix=self.fit(teaching, absent) if maps else bench.learned.matrix,
+            neighbors=self.neighbors,
+            known=KnownQueries(bench.vectors[teaching], answers),
+        )
+
+
+# ---------------------------------------------------------------------- an encoder
+
+METHOD = "simcse_supervised"
+SETTINGS = {"num_train_epochs": 3.0, "learning_rate": 5e-5, "max_seq_length": 128}
+HELD_OUT = 1000  # pairs at most
+
+
+def train_encoder(bench: Bench, base: Path, folder: Path, seed: int) -> dict[str, Any]:
+    """Train a base on queries; a killed run resumes. The verdict, and the queries that it has seen.
+
+    The held-out verdict of ``train`` decides. What is learned on top of a trained encoder is
+    evaluated by the queries that were held out, since the encoder has seen the others.
+    """
+    fit = import_extra("contrasent.train.fit", "train", "--train-encoder").fit
+    pairs = query_passage_pairs(bench)
+    settings = SETTINGS | {"eval_size": HELD_OUT, "seed": seed}
+    how: dict[str, Any] = {"evaluate": "heldout", "resume": True}
+    run = fit(METHOD, pairs, settings, output_dir=folder, base=base, **how)
+    rows = hold_out(open_corpus(pairs), HELD_OUT, seed=seed).train
+    seen = {pairs[row][0] for row in rows.tolist()}
+    reason = f"held-out {run.metric} {run.base_score:.3f} to {run.score:.3f}"
+    if run.gain is not None and run.gain.low is not None:
+        interval = f"95 % CI [{run.gain.low:+.3f}, {run.gain.high:+.3f}]"
+        reason += f" ({run.gain.value:+.3f}, {interval} on {run.gain.count} others)"
+    return {"improved": run.improved is True, "reason": reason, "seen": sorted(seen)}
+
+
+def query_passage_pairs(bench: Bench) -> list[tuple[str, str]]:
+    """Each query with the nearest passage of every document that answers it."""
+    pairs = []
+    for number, query in enumerate(bench.queries):
+        for document in (unit for unit, gain in query.relevant.items() if gain > 0):
+            rows = bench.rows_of(document)
+            nearest = rows[np.argmax(bench.index.vectors[rows] @ bench.vectors[number])]
+            (passage,) = bench.index.rows(np.array([nearest]))
+            pairs.append((query.text, passage.text))
+    return pairs

@@ -1,7 +1,7 @@
 """The report of an adaptation, as facts for programs and as one page for people."""
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from contrasent.adapt.teaching import LEVEL, TeachingResult
 from contrasent.adapt.user_queries import MIN_DOCUMENTS, needed
 from contrasent.files import render, write_json, write_text
 from contrasent.search.answers import answers
-from contrasent.search.index import Hit, Index
+from contrasent.search.index import Hit
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn
@@ -32,97 +32,67 @@ def gain_of_words(bench: Bench, default: Ranker, *, seed: int) -> Difference | N
     return difference(bench.queries, both - vectors, seed=seed, level=LEVEL)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The search before and after an adaptation, and the evidence for it."""
+def report_facts(
+    default: Ranker,
+    kept: Ranker,
+    words: Difference | None,
+    steps: Steps,
+    result: TeachingResult | None,
+    *,
+    ignored: str,
+    encoder: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The search before and after an adaptation, and the evidence for it.
 
-    default: Ranker
-    kept: Ranker
-    words: Difference | None  # see gain_of_words
-    steps: Steps
-    result: TeachingResult | None  # None where there were too few queries
-    ignored: str  # why queries were ignored, if some were given
-    encoder: dict[str, Any] | None = None  # the verdict about one that queries trained
-
-    def facts(
-        self,
-        index: Index,
-        changes: list[dict[str, Any]],
-        counts: dict[str, int],
-        documents: int,
-        lines: list[str],
-    ) -> dict[str, Any]:
-        """The facts of report.json."""
-        default, steps, result = self.default, self.steps, self.result
-        return {
-            "format": FORMAT,
-            "base": index.facts.source,
-            "documents": documents,
-            "passages": len(index),
-            "encoder": self.encoder,
-            "improved": self._verdict() == "improved",
-            "verdict": self._verdict(),
-            "reason": self._reason(),
-            "default": default.to_json(),
-            "kept": self.kept.to_json(),
-            "words": None if self.words is None else asdict(self.words),
-            "text": {
-                "kept": result is None and steps.ranker != default,
-                "ranker": steps.ranker.to_json(),
-                "notes": list(steps.notes),
-            },
-            "queries": counts,
-            "taught": None if result is None else _taught(result),
-            "statements": self._statements(),
-            "changes": changes,
-            "read": lines,
-        }
-
-    def _verdict(self) -> str:
-        if self.encoder or (self.result is not None and self.result.improved):
-            return "improved"
-        return UNMEASURED if self.result is None else "no reliable improvement"
-
-    def _reason(self) -> str:
-        """The verdict, in one line."""
-        if self.encoder:
-            trained = (
-                f"Improved and saved: an encoder trained on your queries, {self.encoder['reason']}."
-            )
-            return f"{trained} On top: {self.result.reason}" if self.result else trained
-        if self.result is not None:
-            return self.result.reason
-        return f"Not measured here ({self._why_not()}). Saved the default: {self.kept.summary}."
-
-    def _why_not(self) -> str:
-        return f"queries ignored: {self.ignored}" if self.ignored else f"needs {needed()}"
-
-    def _statements(self) -> list[tuple[str, str]]:
-        """The parts of the search, and which of them were measured on this text."""
-        default, steps, result = self.default, self.steps, self.result
-        parts = [("default search", f"{default.summary}, the same as 'contrasent index'")]
-        if result is None:
-            if steps.ranker != default:
-                parts.append(("learned from the text", f"{steps.ranker.summary}: {UNMEASURED}"))
-            parts.append(("not tested", f"whether BM25 helps ({self._why_not()})"))
-        else:
-            if self.words is not None:
-                parts.append(("BM25 added to vectors", str(self.words)))
-            parts.append(("documents with training queries", str(result.again)))
-            parts.append(("documents without training queries", str(result.new)))
-        return [*parts, ("saved search", self.kept.summary)]
-
-
-def _taught(result: TeachingResult) -> dict[str, Any]:
+    ``words``: see :func:`gain_of_words`; ``result``: None where there were too few queries, and
+    ``ignored`` why, if some were given; ``encoder``: the verdict about one that queries trained.
+    """
+    untested = f"queries ignored: {ignored}" if ignored else f"needs {needed()}"
+    statements = [("default search", f"{default.summary}, the same as 'contrasent index'")]
+    if result is None:
+        verdict = UNMEASURED
+        reason = f"Not measured here ({untested}). Saved the default: {kept.summary}."
+        if steps.ranker != default:
+            statements.append(("learned from the text", f"{steps.ranker.summary}: {UNMEASURED}"))
+        statements.append(("not tested", f"whether BM25 helps ({untested})"))
+    else:
+        verdict = "improved" if result.improved else "no reliable improvement"
+        reason = result.reason
+        if words is not None:
+            statements.append(("BM25 added to vectors", str(words)))
+        statements.append(("documents with training queries", str(result.again)))
+        statements.append(("documents without training queries", str(result.new)))
+    if encoder:
+        verdict, more = "improved", f" On top: {reason}" if result else ""
+        trained = "Improved and saved: an encoder trained on your queries"
+        reason = f"{trained}, {encoder['reason']}.{more}"
     return {
-        "kept": result.improved,
-        "ranker": result.ranker.to_json(),
-        "best": result.best.summary,
-        "before": result.before,
-        "after": result.after,
-        "asked again": asdict(result.again),
-        "new documents": asdict(result.new),
-        "reason": result.reason,
+        "format": FORMAT,
+        "encoder": encoder,
+        "improved": verdict == "improved",
+        "verdict": verdict,
+        "reason": reason,
+        "default": default.to_json(),
+        "kept": kept.to_json(),
+        "words": None if words is None else asdict(words),
+        "text": {
+            "kept": result is None and steps.ranker != default,
+            "ranker": steps.ranker.to_json(),
+            "notes": list(steps.notes),
+        },
+        "taught": None
+        if result is None
+        else {
+            "kept": result.improved,
+            "ranker": result.ranker.to_json(),
+            "best": result.best.summary,
+            "before": result.before,
+            "after": result.after,
+            "asked again": asdict(result.again),
+            "new documents": asdict(result.new),
+            "reason": result.reason,
+        },
+        "statements": [[*one] for one in (*statements, ("saved search", kept.summary))],
     }
 
 

@@ -2,39 +2,36 @@
 
 import hashlib
 import json
+import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.learner import train_encoder as fit_encoder
 from contrasent.adapt.report import (
     PAGE,
     REPORT,
-    Outcome,
     gain_of_words,
     largest_changes,
+    report_facts,
     write_report,
 )
 from contrasent.adapt.steps import learn_from_text
 from contrasent.adapt.teaching import learn_from_queries
-from contrasent.adapt.training import train_encoder as fit_encoder
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
-    log_foreign,
     log_roles,
     needed,
     paths,
     read_user_queries,
     too_few,
 )
-from contrasent.adapt.work import Work
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError
@@ -42,6 +39,7 @@ from contrasent.files import (
     check_writable,
     remove,
     remove_temporaries,
+    write_json,
     write_text,
     writing,
 )
@@ -58,12 +56,11 @@ from contrasent.search.opening import INSIDE, resolve_index
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import IndexRow
 from contrasent.search.writer import Writer
-from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
 from contrasent.types import Log
 
-WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
-OWN = (INSIDE, MODEL, QUERIES, PAGE, WORK, REPORT)  # what is ours in an output; its marks last
+STATE, QUERIES, MODEL = "unfinished.json", "queries.jsonl", "model"
+OWN = (INSIDE, MODEL, QUERIES, PAGE, STATE, REPORT)  # what is ours in an output; its marks last
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
 PROBED = 64  # passages encoded to estimate the time for all
@@ -149,7 +146,7 @@ def adapt_index(
     for place in inputs:
         if not place.exists():
             raise InputError(place, missing(place))
-    config = {
+    given = {
         "source": str(source),
         "model": model,
         "columns": None if columns is None else list(columns),
@@ -162,8 +159,7 @@ def adapt_index(
     inputs += [Path(used)] if used and Path(used).exists() else []
     _check_target(target, inputs, resume=resume, overwrite=overwrite)
     log_roles(queries, clicks, log)  # before anything is encoded
-    work = Work(target / WORK, config, resume=resume)
-    run = _AdaptationRun(target, work, budget, seed, log)
+    run = _AdaptationRun(target, _state(target, given), budget, seed, log)
     run.start(documents, model)
     run.read(queries, collection, clicks)
     if train_encoder:
@@ -203,10 +199,8 @@ def update_adaptation(
             target, "is not an output of 'contrasent adapt'; create one with -o OUT first"
         )
     facts = json.loads((target / REPORT).read_text("utf-8"))
-    work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
-    work.stage("default", lambda: facts["default"])
     log_roles(queries, clicks, log)
-    run = _AdaptationRun(target, work, budget, seed, log)
+    run = _AdaptationRun(target, {"default": facts["default"]}, budget, seed, log)
     run.encoder = facts.get("encoder")
     run.synchronize()
     earlier = target / QUERIES
@@ -217,7 +211,7 @@ def update_adaptation(
 def finished(target: Path) -> Adaptation | None:
     """The outcome of a complete adaptation; None if there is none."""
     path = target / REPORT
-    if not _holds(path, "format") or (target / WORK).is_dir() or not is_index(target / INSIDE):
+    if not _holds(path, "format") or (target / STATE).exists() or not is_index(target / INSIDE):
         return None  # the index is missing where --overwrite was killed
     facts = json.loads(path.read_text("utf-8"))
     return Adaptation(target, facts["improved"], facts["reason"], facts)
@@ -255,10 +249,11 @@ def _source(
 
 def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
     """Reject, before any work, an output that exists or cannot be written; else make room."""
-    there = target.exists() and (not target.is_dir() or any(target.iterdir()))
-    begun = _holds(target / WORK / "config.json", "max_file_text", "update")
-    if there and target.is_dir() and [path.name for path in target.iterdir()] == [WORK]:
-        begun |= not any((target / WORK).glob("[!.]*"))  # killed before it wrote that
+    there, begun = target.exists(), _holds(target / STATE, "given")
+    if target.is_dir():
+        for name in OWN:
+            remove_temporaries(target, name)
+        there = any(target.iterdir())
     if there and overwrite and not resume:
         if not begun and not _holds(target / REPORT, "format"):
             raise OutputError(
@@ -273,10 +268,23 @@ def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwri
                 remove(path)
     elif there and not begun:
         raise OutputError(f"{target}: already exists; choose another folder or add --overwrite")
+    elif there and not resume:
+        problem = "contains an unfinished adaptation; --resume continues it, --overwrite starts"
+        raise OutputError(f"{target}: {problem} again")
     check_writable(target)
-    for name in OWN:
-        remove_temporaries(target, name)
-    remove_temporaries(target / WORK)
+
+
+def _state(target: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """What a killed run of the same options left to continue with, or how this one begins."""
+    path = target / STATE
+    if not path.is_file():
+        write_json(path, {"given": given})
+    state: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    for name, value in state["given"].items():
+        if value != given.get(name):
+            problem = f"was started with {name} {value!r}, not {given.get(name)!r}; give the same"
+            raise OutputError(f"{target}: {problem}, or --overwrite starts again")
+    return state
 
 
 def _holds(path: Path, *keys: str) -> bool:
@@ -288,11 +296,13 @@ def _holds(path: Path, *keys: str) -> bool:
 
 
 class _AdaptationRun:
-    """One adaptation in progress."""
+    """One adaptation in progress; ``state`` is what a killed one is to know again."""
 
-    def __init__(self, target: Path, work: Work, budget: float, seed: int, log: Log) -> None:
-        self.target, self.work, self.budget, self.seed, self.log = target, work, budget, seed, log
-        self.place = target / INSIDE
+    def __init__(
+        self, target: Path, state: dict[str, Any], budget: float, seed: int, log: Log
+    ) -> None:
+        self.target, self.state, self.budget, self.seed, self.log = target, state, budget, seed, log
+        self.place, self.began = target / INSIDE, time.monotonic()
         self.lines: list[str] = []
         self.users: UserQueries = []
         self.ignored = ""  # why queries that were given are too few
@@ -301,14 +311,19 @@ class _AdaptationRun:
 
     def left(self) -> float:
         """Seconds of the budget that are left."""
-        return self.budget - self.work.seconds()
+        return self.budget - (time.monotonic() - self.began)
 
     def note(self, line: str) -> None:
         """Log a line and add it to the report."""
         self.log(line)
         self.lines.append(line)
 
-    # ------------------------------------------------------------------ the index
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """A JSON value of the run, made and stored if it is not known."""
+        if name not in self.state:
+            self.state[name] = make()
+            write_json(self.target / STATE, self.state)
+        return self.state[name]
 
     def start(self, source: Documents | Index, base: str | None) -> None:
         """Make the index, or copy it, unless an earlier run did."""
@@ -318,10 +333,10 @@ class _AdaptationRun:
                 source.save(self.place)
             else:
                 lines = make_index(source, self.place, base, self.left(), self.log)
-                self.work.stage("read", lambda: lines)
+                self.kept("read", lambda: lines)
             self.log(f'Index ready; you can search it now: contrasent search {self.target} "..."')
-        self.lines += self.work.stage("read", list)
-        self._open()
+        self.lines += self.state.get("read", ())
+        self.open()
 
     def synchronize(self) -> None:
         """Let the index follow its documents, where it knows them."""
@@ -329,17 +344,16 @@ class _AdaptationRun:
             origin = Origin.read(index.facts.origin)
         if origin is not None:
             self.note(str(sync_index(self.place)))
-        self._open()
+        self.open()
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Open the index, its model, and the search to beat."""
         self.index = Index.open(self.place)
         self.encode = open_index_model(self.index)
         self.documents, self.units = document_names(self.index)
         # Stored, since learning changes the ranker of the index before the run is complete.
         default = Ranker(self.index.ranker.bm25_weight)
-        self.prior = Ranker.from_json(self.work.stage("default", default.to_json))
-
-    # ------------------------------------------------------------------ queries
+        self.prior = Ranker.from_json(self.kept("default", default.to_json))
 
     def read(
         self, queries: Files, collection: Files, clicks: Files, earlier: Path | None = None
@@ -352,16 +366,13 @@ class _AdaptationRun:
             if self.ignored:
                 self.note(f"Warning: queries ignored: {self.ignored}")
                 self.users = []
-            log_foreign(self.users, (row.text for row in self.index.every()), self.note)
-
-    # ------------------------------------------------------------------ learning
 
     def train(self) -> None:
         """Train an encoder on the queries, and index by it if it is better."""
         base, model, began = find_index_model(self.index), self.target / MODEL, time.monotonic()
-        if (bench := self._bench()) is None:
+        if (bench := self.bench()) is None:
             raise OptionError("train_encoder", True, self.ignored or f"needs {needed()}")
-        found = self.work.stage("encoder", lambda: fit_encoder(bench, base, model, self.seed))
+        found = self.kept("encoder", lambda: fit_encoder(bench, base, model, self.seed))
         verdict = (
             "Improved and saved" if found["improved"] else "No reliable improvement, the base stays"
         )
@@ -372,73 +383,68 @@ class _AdaptationRun:
                 self.index.close()
                 most = model_settings(self.index)["max_seq_length"]
                 change_model(self.place, model, max_seq_length=most).index.close()
-                self._open()
+                self.open()
         elif model.exists():
             remove(model)
         self.budget += time.monotonic() - began
 
-    def finish(self) -> Adaptation:
-        """Learn from the text and from queries, keep what is better, and write the report."""
-        stated_queries = (json.dumps([text, sorted(gains.items())]) for text, gains in self.users)
-        stated = digest([*stated_queries, *self.documents])
-        if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
-            self.log("queries or documents changed; learning restarts")
-            self.work.forget("queries", "taught", "learned")
-            self.work.stage("queries", lambda: stated)
-        facts = self.work.stage("learned", self._learn)
-        self.index.close()
-        if self.given:
-            lines = (json.dumps(row, ensure_ascii=False) for row in self.given)
-            write_text(self.target / QUERIES, "\n".join(lines) + "\n")
-        facts["seconds"] = round(self.work.seconds(), 1)
-        self.log(f"finished in {duration(self.work.seconds())}")
-        write_report(self.target, facts)
-        self.work.discard()
-        return Adaptation(self.target, facts["improved"], facts["reason"], facts)
-
-    def _bench(self) -> Bench | None:
+    def bench(self) -> Bench | None:
         """The queries on the index; None where there are too few."""
         if not self.users:
             return None
         queries = queries_of(self.users)
-        texts = [query.text for query in queries]
-        vectors = self.work.vectors(
-            f"queries-{digest([self.index.model, *texts])}",
-            lambda: self.index.query_vectors(texts, self.encode),
-        )
-        return Bench(self.index, queries, np.array(vectors), self.documents, self.units)
+        vectors = self.index.query_vectors([query.text for query in queries], self.encode)
+        return Bench(self.index, queries, vectors, self.documents, self.units)
 
-    def _learn(self) -> dict[str, Any]:
-        """Learn; the facts of the report. All that is kept is in the index."""
+    def finish(self) -> Adaptation:
+        """Learn from the text and from queries, keep what is better, and write the report."""
         if self.encoder is not None:  # it has seen the others, so they would flatter it
             seen = set(self.encoder["seen"])
             self.users = [user for user in self.users if user[0] not in seen]
             if too_few(self.users):
                 self.ignored = f"the encoder was trained on all but {len(self.users)} of them"
                 self.users = []
-        bench, log = self._bench(), self.log
-        log("learning from the text")
+        bench = self.bench()
+        self.log("learning from the text")
         common: dict[str, Any] = {"seed": self.seed, "until": self.left}
         steps = learn_from_text(
-            self.index, self.encode, self.prior, log=log, evaluate=bench is None, **common
+            self.index, self.encode, self.prior, log=self.log, evaluate=bench is None, **common
         )
         for line in steps.notes:
-            log(line)
+            self.log(line)
         ranker, learned, result, words = steps.ranker, steps.learned, None, None
         changes: list[dict[str, Any]] = []
         if bench:
             bench.learned = learned
-            log(f"learning from {len(bench.queries):,} queries")
-            result = learn_from_queries(bench, self.prior, start=ranker, work=self.work, **common)
+            self.log(f"learning from {len(bench.queries):,} queries")
+            result = learn_from_queries(bench, self.prior, start=ranker, **common)
             words = gain_of_words(bench, self.prior, seed=self.seed)
             ranker, learned = result.ranker, result.learned
             if result.improved:
                 changes = largest_changes(bench, result, self.prior, self.encode)
         with Writer(self.place) as writer:
             writer.set(ranker=ranker, learned=learned)
-        outcome = Outcome(self.prior, ranker, words, steps, result, self.ignored, self.encoder)
-        users, counts = {"users": len(self.users)}, len(self.documents)
-        return outcome.facts(self.index, changes, users, counts, self.lines)
+        facts = report_facts(
+            self.prior, ranker, words, steps, result, ignored=self.ignored, encoder=self.encoder
+        )
+        facts |= {
+            "base": self.index.facts.source,
+            "documents": len(self.documents),
+            "passages": len(self.index),
+            "queries": {"users": len(self.users)},
+            "changes": changes,
+            "read": self.lines,
+        }
+        self.index.close()
+        if self.given:
+            lines = (json.dumps(row, ensure_ascii=False) for row in self.given)
+            write_text(self.target / QUERIES, "\n".join(lines) + "\n")
+        seconds = time.monotonic() - self.began
+        facts["seconds"] = round(seconds, 1)
+        self.log(f"finished in {duration(seconds)}")
+        write_report(self.target, facts)
+        (self.target / STATE).unlink(missing_ok=True)
+        return Adaptation(self.target, facts["improved"], facts["reason"], facts)
 
 
 def make_index(
@@ -446,14 +452,19 @@ def make_index(
 ) -> list[str]:
     """Index documents, or as many of them as the budget allows; lines about what was read."""
     index_input = read_input(source, base, log=log)
-    lines, rows = source.report.lines(), index_input.rows
+    lines, rows, count = source.report.lines(), index_input.rows, source.report.documents
     assert isinstance(rows, list)
     seconds = _estimate(rows, index_input.encode)
-    count = source.report.documents
-    log(f"{len(rows):,} passages of {count:,} documents; encoding them takes about "
-        f"{duration(seconds)}")  # fmt: skip
+    time_needed = f"encoding them takes about {duration(seconds)}"
+    log(f"{len(rows):,} passages of {count:,} documents; {time_needed}")
     if seconds > ENCODING * budget:
-        rows, line = _sample(rows, count, ENCODING * budget / seconds, seconds, budget)
+        rows, few = _sample(rows, ENCODING * budget / seconds)
+        minutes = math.ceil(seconds / ENCODING / 60)
+        line = (
+            f"only {few:,} of {count:,} documents are searched: encoding all takes about "
+            f"{duration(seconds)}. --budget {minutes}m covers all; "
+            "'contrasent index OUT --sync' adds the rest"
+        )
         whole = {file: facts["rows"] for file, facts in index_input.files.items()}
         count_rows(index_input.files, rows)
         files = {file: facts for file, facts in index_input.files.items() if facts["rows"]}
@@ -472,25 +483,12 @@ def _estimate(rows: Sequence[IndexRow], encode: TaskEncoder) -> float:
     return pace(encode, probe) * len(rows)
 
 
-def _sample(
-    rows: Sequence[IndexRow], count: int, share: float, seconds: float, budget: float
-) -> tuple[list[IndexRow], str]:
-    """The rows of some documents, drawn by a hash of their names, and a line for the log."""
+def _sample(rows: Sequence[IndexRow], share: float) -> tuple[list[IndexRow], int]:
+    """The rows of a share of the documents, drawn by a hash of their names, and how many."""
+
+    def mark(name: str) -> bytes:
+        return hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
+
     names = {str(document_of(str(name), about)) for _, name, about in rows}
-    few = set(sorted(names, key=_mark)[: max(1, int(share * len(names)))])
-    sampled = [row for row in rows if document_of(str(row[1]), row[2]) in few]
-    line = (
-        f"only {len(few):,} of {count:,} documents are searched: encoding all takes about "
-        f"{duration(seconds)}. --budget {minutes(seconds / ENCODING)} covers all; "
-        "'contrasent index OUT --sync' adds the rest"
-    )
-    return sampled, line
-
-
-def _mark(name: str) -> bytes:
-    return hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
-
-
-def minutes(seconds: float) -> str:
-    """A number of whole minutes as an option."""
-    return f"{max(1, -int(-seconds // 60))}m"
+    few = set(sorted(names, key=mark)[: max(1, int(share * len(names)))])
+    return [row for row in rows if document_of(str(row[1]), row[2]) in few], len(few)

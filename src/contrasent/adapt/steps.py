@@ -63,69 +63,65 @@ def learn_from_text(
 
     Without ``evaluate``, which is where user queries decide, all sentences are trained on.
     """
-    rows, numbers = list(index.every()), index.numbers()
-    vectors: Vectors = np.asarray(index.vectors[numbers])
-    wanted = _steps_for(vectors, prior)
-    if wanted == prior:
-        note = "learned nothing from the text: this model's vectors point in one direction"
-        return Steps(prior, Learned(), (note,))
+
+    def nothing(why: str) -> Steps:
+        return Steps(prior, Learned(), (f"learned nothing from the text: {why}",))
+
+    # What is learned depends on the vectors.
+    rows, vectors = list(index.every()), np.asarray(index.vectors[index.numbers()])
+    if np.linalg.norm(vectors.mean(axis=0, dtype=np.float64)) > ONE_DIRECTION:
+        return nothing("this model's vectors point in one direction")
+    few, many = SMOOTHED_ROWS
+    smoothing = SMOOTHING if few <= len(vectors) <= many else 0.0
+    wanted = replace(prior, map_share=MAP_SHARE, smoothing=smoothing)
+
+    # Sentences of some documents test what those of the others teach.
     random = np.random.default_rng(seed)
     tested, teaching = _draw(rows, random)
     about = len({sentence.document for sentence in tested})
     if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and evaluate):
-        few = f"{len(teaching):,} sentences to train on, {about:,} documents to test on"
-        note = f"learned nothing from the text: too little text ({few})"
-        return Steps(prior, Learned(), (note,))
-    begun, texts = time.monotonic(), [sentence.text for sentence in (*tested, *teaching)]
-    first = for_task(encode, "query")(texts[:_FIRST])
-    seconds = (time.monotonic() - begun) / _FIRST
+        counts = f"{len(teaching):,} sentences to train on, {about:,} documents to test on"
+        return nothing(f"too little text ({counts})")
+    texts = [sentence.text for sentence in (*tested, *teaching)]
+    began, first = time.monotonic(), for_task(encode, "query")(texts[:_FIRST])
+    seconds = (time.monotonic() - began) / _FIRST
     if seconds * (len(texts) + 5 * len(tested)) > RESERVE * until():
-        return Steps(
-            prior, Learned(), ("learned nothing from the text: the time budget is used up",)
-        )
-    later = for_task(encode, "query")(texts[_FIRST:])
-    sentences = normalize(np.concatenate([first, later]))
+        return nothing("the time budget is used up")
+    queries = normalize(np.concatenate([first, for_task(encode, "query")(texts[_FIRST:])]))
     own_rows = np.array([sentence.row for sentence in (*tested, *teaching)])
-    tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
+
+    def kept(ranker: Ranker, *notes: str) -> Steps:
+        """What all sentences teach."""
+        matrix = fit_map(queries, vectors, own_rows, seed=seed)
+        return Steps(ranker, learned_of(index, ranker, matrix), notes)
+
     if not evaluate:
         log(f"training a query map on {len(texts):,} sentences")
-        matrix = fit_map(sentences, vectors, own_rows, seed=seed)
-        return Steps(wanted, learned_of(index, wanted, matrix), ())
+        return kept(wanted)
+
+    # Sentences should find the passages that they were cut from more often than by chance.
     held_out = f"{len(tested):,} held-out sentences"
     log(f"training a query map on {len(teaching):,} sentences; {held_out} of other documents")
     cut = normalize(for_task(encode, "document")([sentence.rest for sentence in tested]))
-    queries, lessons = sentences[: len(tested)], sentences[len(tested) :]
-    bench = _bench(index, rows, vectors, tested, queries, cut, random)
+    count = len(tested)
+    bench = _bench(index, rows, vectors, tested, queries[:count], cut, random)
     (before,) = bench.values([prior])
     chance = float((1 / np.log2(np.arange(2, 12))).sum()) / len(bench.documents)
     above_chance = difference(bench.queries, before - chance, seed=seed)
     if above_chance.p >= MEANING or above_chance.value <= 0:
-        note = "learned nothing from the text: sentences do not find their own passages"
-        return Steps(prior, Learned(), (note,))
+        return nothing("sentences do not find their own passages")
+
+    # The steps, or the map alone, are kept if the held-out sentences are not proven to lose.
     near = Neighbors.of(bench.index.vectors, min(NEIGHBORS, len(bench.documents) - 1))
-    trial = Learned(fit_map(lessons, vectors, own_rows[len(tested) :], seed=seed), near)
-    notes = []
+    trial = Learned(fit_map(queries[count:], vectors, own_rows[count:], seed=seed), near)
+    tried, notes = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)])), list[str]()
     for ranker, after in zip(tried, bench.values(tried, learned=trial), strict=True):
+        name = "query map" + " and smoothing" * bool(ranker.smoothing)
         gain = difference(bench.queries, after - before, seed=seed)
         if gain.high >= 0:
-            notes.append(f"{_name(ranker)}: {UNMEASURED} ({gain} on {held_out})")
-            matrix = fit_map(sentences, vectors, own_rows, seed=seed)
-            return Steps(ranker, learned_of(index, ranker, matrix), tuple(notes))
-        notes.append(f"{_name(ranker)}: discarded, worse on {held_out} ({gain})")
+            return kept(ranker, *notes, f"{name}: {UNMEASURED} ({gain} on {held_out})")
+        notes.append(f"{name}: discarded, worse on {held_out} ({gain})")
     return Steps(prior, Learned(), tuple(notes))
-
-
-def _steps_for(vectors: Vectors, prior: Ranker) -> Ranker:
-    """The steps for rows with such vectors."""
-    if np.linalg.norm(vectors.mean(axis=0, dtype=np.float64)) > ONE_DIRECTION:
-        return prior
-    fewest, most = SMOOTHED_ROWS
-    smoothing = SMOOTHING if fewest <= len(vectors) <= most else 0.0
-    return replace(prior, map_share=MAP_SHARE, smoothing=smoothing)
-
-
-def _name(ranker: Ranker) -> str:
-    return "query map" + (" and smoothing" if ranker.smoothing else "")
 
 
 def learned_of(index: Index, ranker: Ranker, matrix: Vectors | None) -> Learned:

@@ -13,30 +13,20 @@ would be too narrow: of choices among strategies that help nobody it keeps 9 %, 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from contrasent.adapt.bench import Bench, Difference, Floats, Values, difference
-from contrasent.adapt.learner import (
-    AGAIN,
-    NEW,
-    NEW_COUNTS,
-    TUNING,
-    Learner,
-    Strategy,
-    Tuning,
-    candidate_strategies,
-)
-from contrasent.adapt.work import Work
+from contrasent.adapt.learner import Learner, Strategy, candidate_strategies
 from contrasent.progress import task
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 from contrasent.types import Mask, Numbers
 
+AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
+NEW_COUNTS = 0.5  # weight of a gain on new documents when choosing, relative to the other
 FOLDS, FEW_FOLDS = 5, 3
 LEVEL = 0.99  # of the intervals that decide
 PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
@@ -79,22 +69,23 @@ def learn_from_queries(
     default: Ranker,
     *,
     seed: int,
-    work: Work,
     until: Callable[[], float],
     start: Ranker | None = None,
-    tuning: Tuning = TUNING,
 ) -> TeachingResult:
     """Learn from the queries of a bench, and compare with the default search.
 
     ``start`` is a strategy that needs no queries, with what it learned in the bench, and from which
     the queries train on; ``until`` gives the seconds that are left.
     """
-    teacher = _Teacher(Learner(bench, start or default, seed, tuning), default, work)
-    few = teacher.kept("few", lambda: teacher.cost() > FOLDS_SHARE * until())
-    strategies, everything = teacher.strategies(few=few), np.arange(len(bench.queries))
-    count = FEW_FOLDS if few else FOLDS
+    learner = Learner(bench, start or default, seed)
+    smooth = learner.neighbors is not None
+    strategies = candidate_strategies(default, learner.prior, few=False, smooth=smooth)
+    few = _seconds(learner, strategies) > FOLDS_SHARE * until()
+    if few:
+        strategies = candidate_strategies(default, learner.prior, few=True, smooth=smooth)
+    everything, count = np.arange(len(bench.queries)), FEW_FOLDS if few else FOLDS
     folds = {kind: folds_of(bench, everything, kind, count, seed) for kind in (AGAIN, NEW)}
-    values = teacher.values(folds, strategies)
+    values = _cross_validated(learner, strategies, folds)
 
     # The gain of held-out queries, each fold by the strategy that is best on the others.
     before, after = values[AGAIN][0], cross_fitted(values, folds[NEW])
@@ -106,8 +97,9 @@ def learn_from_queries(
     # The strategy that is best on all queries, and is kept if that gain is proven.
     strategy = strategies[best_strategy(values, everything >= 0)]
     improved = strategy != strategies[0] and again.low > 0 and new.high >= 0
-    learned = teacher.learned(everything, strategy, "all") if improved else bench.learned
-    kept = strategy if improved else strategies[0]
+    kept, learned = strategies[0], bench.learned
+    if improved:
+        kept, learned = strategy, learner.learned(everything, set(), maps=strategy.maps)
     return TeachingResult(
         kept.ranker,
         kept.needs(learned),
@@ -152,76 +144,34 @@ def cross_fitted(values: Values, folds: Numbers) -> Values:
     return scores
 
 
-class _Teacher:
-    """A learner whose trials are stored."""
+def _seconds(learner: Learner, strategies: Sequence[Strategy]) -> float:
+    """Estimated seconds to measure strategies on all queries, in folds of both kinds."""
+    bench, prior = learner.bench, learner.prior
+    rankers = [strategy.ranker for strategy in strategies]
+    few = [r for r in rankers if r.map_share == prior.map_share and not r.known]
+    began, probed = time.monotonic(), np.arange(len(bench.queries))[:PROBED]
+    bench.values(few, probed, Learned(bench.learned.matrix, learner.neighbors))
+    parts = len(rankers) / len(few) * len(bench.queries) / len(probed)
+    return 2 * parts * (time.monotonic() - began)
 
-    def __init__(self, learner: Learner, default: Ranker, work: Work) -> None:
-        self.learner, self.default, self.work = learner, default, work
-        self.bench = learner.bench
 
-    def strategies(self, *, few: bool) -> list[Strategy]:
-        """The default search, vectors alone, and all else."""
-        smooth, tuning = self.learner.neighbors is not None, self.learner.tuning
-        own = candidate_strategies(
-            self.learner.prior, "few" if few else "all", smooth=smooth, tuning=tuning
-        )
-        plain = [Strategy(ranker, False) for ranker in (self.default, self.default.without_words)]
-        return list(dict.fromkeys([*plain, *own]))
-
-    def kept(self, name: str, make: Callable[[], Any]) -> Any:
-        """The JSON result of a stage."""
-        return self.work.stage(f"taught-{name}", make)
-
-    def cost(self) -> float:
-        """Estimated seconds to measure all strategies on all queries."""
-        rankers, prior = (
-            [strategy.ranker for strategy in self.strategies(few=False)],
-            self.learner.prior,
-        )
-        few = [r for r in rankers if r.map_share == prior.map_share and not r.known]
-        began, probed = time.monotonic(), np.arange(len(self.bench.queries))[:PROBED]
-        learned = Learned(self.bench.learned.matrix, self.learner.neighbors)
-        self.bench.values(few, probed, learned)
-        parts = len(rankers) / len(few) * len(self.bench.queries) / len(probed)
-        return 2 * parts * (time.monotonic() - began)  # two kinds of folds
-
-    def learned(
-        self, teaching: Numbers, strategy: Strategy, name: str, absent: Set[int] = frozenset()
-    ) -> Learned:
-        """The result of some queries; the map is stored."""
-        fit = partial(self.learner.fit, teaching, absent)
-        matrix = self.work.vectors(f"taught-{name}", fit) if strategy.maps else None
-        return self.learner.learned(teaching, absent, matrix)
-
-    def values(self, folds: Mapping[str, Numbers], strategies: Sequence[Strategy]) -> Values:
-        """(strategies, q) by kind, each fold by strategies learned from the others."""
-        scores = {kind: np.empty((len(strategies), len(of))) for kind, of in folds.items()}
-        total = sum(int(of.max()) + 1 for of in folds.values())
-        with task("Cross-validating", total, "folds") as advance:
-            for kind, of in folds.items():
-                for fold in range(of.max() + 1):
-                    tested, teaching = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
-                    absent = self.learner.documents_of(tested) if kind == NEW else set[int]()
-                    stage = f"{kind}-{fold}"
-                    make = partial(self._fold, tested, teaching, absent, strategies, stage)
-                    scores[kind][:, tested] = self.kept(stage, make)
-                    advance()
-        return scores
-
-    def _fold(
-        self,
-        tested: Numbers,
-        teaching: Numbers,
-        absent: Set[int],
-        strategies: Sequence[Strategy],
-        name: str,
-    ) -> list[list[float]]:
-        ndcg = np.empty((len(strategies), len(tested)))
-        for maps in (False, True):
-            ids = [number for number, strategy in enumerate(strategies) if strategy.maps == maps]
-            learned = self.learned(teaching, strategies[ids[0]], name, absent)
-            ndcg[ids] = self.bench.values(
-                [strategies[number].ranker for number in ids], tested, learned
-            )
-        values: list[list[float]] = ndcg.tolist()
-        return values
+def _cross_validated(
+    learner: Learner, strategies: Sequence[Strategy], folds: Mapping[str, Numbers]
+) -> Values:
+    """(strategies, q) by kind, each fold by what the queries of the others taught."""
+    scores = {kind: np.empty((len(strategies), len(of))) for kind, of in folds.items()}
+    total = sum(int(of.max()) + 1 for of in folds.values())
+    with task("Cross-validating", total, "folds") as advance:
+        for kind, of in folds.items():
+            for fold in range(of.max() + 1):
+                tested, teaching = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
+                # Documents that judge are new: they taught neither as answers nor as negatives.
+                absent = learner.documents_of(tested) if kind == NEW else set[int]()
+                for maps in (False, True):
+                    ids = [at for at, one in enumerate(strategies) if one.maps == maps]
+                    learned = learner.learned(teaching, absent, maps=maps)
+                    rankers = [strategies[at].ranker for at in ids]
+                    values = learner.bench.values(rankers, tested, learned)
+                    scores[kind][np.ix_(ids, tested)] = values
+                advance()
+    return scores

@@ -3,13 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from contrasent.datasets.beir import places_of, read_qrels, read_texts
 from contrasent.errors import InputError
-from contrasent.search.words import words
 from contrasent.text.columns import query_roles, spoken
 from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, as_number, brief, open_table
@@ -22,8 +20,6 @@ UserQueries = list[tuple[str, dict[int, float]]]
 MIN_QUERIES, MIN_DOCUMENTS = 40, 20  # fewer can be neither trained nor evaluated on
 MOST_GAIN, HALF = 4.0, 3  # the limit of a clicked document's gain, and the clicks of half of it
 COMMON = 0.5  # share of all queries beyond which a document that answers them is ignored
-SAMPLE, LONGEST = 2000, 1000  # texts that the known words come from, and characters of each
-KNOWN_WORDS = 0.25  # share of known words below which a query is in another language
 
 _Key = tuple[str, int | str]  # a query, and a document's number, or the name of one not there
 _Row = tuple[str, Any, Any, Any]  # its place for messages, then query, document and gain
@@ -88,7 +84,7 @@ def _gather(
 ) -> tuple[dict[_Key, float], str]:
     """The gains of a file's rows, and why others cannot be used, which is logged."""
     gains, first, left_out = dict[_Key, float](), dict[str, str](), Counter[str]()
-    texts, repeated, count = dict[str, str](), 0, 0
+    texts, count = dict[str, str](), 0
     for place, query, document, amount in rows:
         count += 1
         text, name = _text(query), _text(document)
@@ -100,7 +96,6 @@ def _gather(
         else:
             if gain > 0:
                 key = texts.setdefault(_folded(text), text), places.get(name, name)
-                repeated += key in gains
                 before = gains.get(key, 0.0)
                 gains[key] = before + gain if clicked else max(before, gain)
             if name in places:
@@ -110,8 +105,6 @@ def _gather(
         first.setdefault(problem, f"{place}{value and ': '}{value}")
     share = f"of {count} rows ignored"
     lines = [f"{number} {share}: {why} ({first[why]})" for why, number in left_out.items()]
-    if repeated and not clicked:
-        lines.append(f"{repeated} rows repeat a query and its document; the highest gain is used")
     for line in lines:
         log(f"{path}: {line}")
     return gains, "; ".join(lines) or "contains no answers"
@@ -147,21 +140,6 @@ def _without_common(queries: UserQueries, documents: Sequence[str], log: Log) ->
     return usable
 
 
-def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
-    """Log how many queries seem to be in another language than the text."""
-    # They stay: users ask them, and their effect is measured like any other.
-    known = {word for text in islice(texts, SAMPLE) for word in words(text[:LONGEST])}
-    of_query = ((query, words(query)) for query, _ in queries)
-    foreign = [
-        query
-        for query, terms in of_query
-        if terms and sum(term in known for term in terms) < KNOWN_WORDS * len(terms)
-    ]
-    if foreign:
-        shown = f"{len(foreign)} of {len(queries)} queries (such as {brief(foreign[0])})"
-        log(f"{shown} share almost no words with the documents; check their language")
-
-
 def paths(given: Files) -> list[Path]:
     """None, one or several paths as a list."""
     several = () if given is None else [given] if isinstance(given, str | Path) else given
@@ -194,8 +172,6 @@ def log_roles(queries: Files, clicks: Files, log: Log) -> None:
 def _judged(folder: Path, log: Log) -> Iterator[_Row]:
     """The judged queries of a folder in BEIR's layout, whose corpus is not read."""
     texts = read_texts(folder / "queries.jsonl")
-    for path in sorted(folder.glob("queries.*.jsonl")):  # some collections have one a split
-        texts |= read_texts(path)
     # Learning from the test split would spoil it for evaluation.
     splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
     sets = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}

@@ -145,8 +145,7 @@ def evaluate(
 
 def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
     """Print, or write as JSON, the named data sets and the suites that lack some of them."""
-    from contrasent.datasets.catalog import data_sets
-    from contrasent.datasets.sts import FORMS
+    from contrasent.datasets.official import FORMS, data_sets
     from contrasent.evaluate.suite import SUITES, missing_data
     from contrasent.files import write_json
 
@@ -184,7 +183,7 @@ def _check_before(
     json_file: Path | None,
 ) -> None:
     """Everything cheap that can go wrong, before a model is loaded."""
-    from contrasent.datasets.sts import FORMS
+    from contrasent.datasets.official import FORMS
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.sts import AGGREGATES
     from contrasent.evaluate.suite import read_data

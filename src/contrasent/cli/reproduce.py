@@ -1,6 +1,7 @@
 """``contrasent reproduce ITEM...``."""
 
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +12,11 @@ from contrasent.cli import options
 from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from contrasent.reproduce.console import Book
     from contrasent.reproduce.plan import Planner
-    from contrasent.reproduce.reading import ItemFolder
-    from contrasent.reproduce.tables import Item, ScaleName
+    from contrasent.reproduce.store import Json
+    from contrasent.reproduce.tables import Item, ItemFolder, ScaleName
 
 RESULTS = Path("reproduction")
-REPORTS = (".md", ".tex", ".csv")
 FOLDER: Any = {"exists": True, "file_okay": False}
 
 
@@ -72,10 +71,9 @@ def reproduce(
     """
     for name in ("contrasent.model.base", "contrasent.train.prepare"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    from contrasent.reproduce.reading import ItemFolder
-    from contrasent.reproduce.tables import HERE, SCALES
+    from contrasent.reproduce.tables import SCALES, ItemFolder
 
-    folder = ItemFolder(own or HERE)
+    folder = ItemFolder(own) if own else ItemFolder()
     if listing or check:
         options.echo(_listed(folder) if listing else _checked(folder, items or ()))
         return
@@ -93,20 +91,20 @@ def reproduce(
 
         chosen = chosen or ("paper" if torch.cuda.is_available() else "lab")
         from contrasent.datasets.official import data_folder
-        from contrasent.reproduce.plan import Place, Planner
+        from contrasent.reproduce.plan import Planner
         from contrasent.train.settings import assignments
 
         named = assignments(checkpoint or [], "--checkpoint", "NAME=FOLDER")
-        where = Place(results, data_folder(), base or "", named)
         size = folder.scales[chosen].with_changes(assignments(assign or []), sentences)
-        planner = Planner(where, size, folder.corpora)
+        planner = Planner(
+            results, data_folder(), size, folder.corpora, base=base or "", checkpoints=named
+        )
         _compute(wanted, planner, seeds, jobs=jobs, budget=most)
     from contrasent.reproduce.console import text
-    from contrasent.reproduce.results import add_row, book, is_stored
+    from contrasent.reproduce.results import add_row, book
 
-    if stored is not None:  # of a whole paper, what is there
-        there = [item for item in wanted if item.name in items or is_stored(item, stored)]
-        wanted = there or wanted
+    if stored is not None:
+        wanted = _stored(wanted, items, stored, folder)
     contents = book(wanted, stored or results, chosen)
     for path in row or ():
         add_row(contents, wanted, path)
@@ -117,6 +115,7 @@ def reproduce(
 
 def _check_targets(targets: list[Path], reports: list[Path], figures: Path | None) -> None:
     from contrasent.files import check_writable
+    from contrasent.reproduce.console import REPORTS
 
     for target in targets:
         check_writable(target.parent)
@@ -131,18 +130,17 @@ def _check_targets(targets: list[Path], reports: list[Path], figures: Path | Non
 
 
 def _written(
-    made: "Book", reports: list[Path], figures: Path | None, json_file: Path | None
+    made: "Json", reports: list[Path], figures: Path | None, json_file: Path | None
 ) -> list[Path]:
     """Write the requested outputs; the files."""
     from contrasent.files import write_json, write_text
-    from contrasent.reproduce.console import cells_csv, latex, markdown
+    from contrasent.reproduce.console import REPORTS
 
     written = [path for path in (json_file, *reports) if path is not None]
     if json_file is not None:
         write_json(json_file, made)
-    makers = {".md": markdown, ".tex": latex, ".csv": cells_csv}
     for target in reports:
-        write_text(target, makers[target.suffix](made))
+        write_text(target, REPORTS[target.suffix](made))
     if figures is not None:
         from contrasent.reproduce.figures import write_figures
 
@@ -175,6 +173,21 @@ def _results_in(folder: Path) -> Path:
     raise InputError(folder, "contains no results of reproduce, nor does its folder results")
 
 
+def _stored(
+    wanted: "list[Item]", names: Sequence[str], results: Path, folder: "ItemFolder"
+) -> "list[Item]":
+    """The items that a folder has results of; there must be some for each name."""
+    from contrasent.reproduce.results import is_stored
+
+    there = [item for item in wanted if is_stored(item.name, results)]
+    for name in names:
+        if not any(name in ("all", item.name, item.name.split(":")[0]) for item in there):
+            known = ", ".join(filter(lambda one: is_stored(one, results), folder.files()))
+            problem = f"has no results of {name}; it has {known or 'those of other items'}"
+            raise InputError(results, problem)
+    return there
+
+
 def _checked(folder: "ItemFolder", names: Sequence[str]) -> str:
     items = folder.find(names) if names else folder.all()
     rows = [row for item in items for row in item.rows]
@@ -196,6 +209,7 @@ def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choic
         plan = planner.plan(items, seeds)
         todo = missing(plan.jobs, store)
         options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {store.home}")
-        outcome = run(plan, store, planner.place.data, log=options.note, **choices)
-    left = f"; {outcome.left} jobs remain" if outcome.left else ""
-    options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")
+        began = time.monotonic()
+        made, left = run(plan, store, planner.data, log=options.note, **choices)
+    rest = f"; {left} jobs remain" if left else ""
+    options.note(f"{made} measurements in {duration(time.monotonic() - began)}{rest}")

@@ -13,17 +13,8 @@ from contrasent.errors import DataError, check_choice
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
-QQP_PLACES = ("qqp/qqp_subset.tsv", "QQP/dev.tsv", "qqp/dev.tsv")
-NLI_PLACES = ("nli/nli_triples.csv", "nli/nli_for_simcse.csv", "nli_for_simcse.csv")
-CAPTION_PLACES = (
-    "flickr30k/flickr30k_captions.token.gz",
-    "flickr30k/results_20130124.token",
-    "flickr30k/flickr30k_captions.token",
-)
-CAPTION_COUNTS = (158_915, 155_070)
-"""Captions of the published file, and of its copy in Multi30k (31,014 pictures of 31,783)."""
-
 NO_COPY = "the hub has no verified copy"
+TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
 LabeledRow = tuple[str, str, int]  # a sentence, the second one of a pair or "", and the class
 
@@ -45,10 +36,8 @@ def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labeled]
     check_choice("task", task, tuple(official.TRANSFER_FILES))
     rows: dict[str, list[LabeledRow]] = {}
     for file in official.TRANSFER_FILES[task]:
-        places = [f"{root}/{file.path}" for root in official.ROOTS]
-        path = official.need(
-            task, places, folder, "the hub has no verified copy of SentEval's version"
-        )
+        places, why = official.transfer_places(file), f"{NO_COPY} of SentEval's version"
+        path = official.need(task, places, folder, why)
         rows.setdefault(file.split, []).extend(_read_transfer(task, path, file))
     return {split: _labeled(entries, pairs=task == "MRPC") for split, entries in rows.items()}
 
@@ -81,7 +70,7 @@ def _transfer_row(task: str, line: str, label: int | None) -> LabeledRow:
         return line, "", label
     if task == "TREC":
         target, question = line.strip().split(":", 1)
-        return question.split(" ", 1)[1], "", official.TREC_CLASSES.index(target)
+        return question.split(" ", 1)[1], "", TREC_CLASSES.index(target)
     columns = line.strip().split("\t")
     if task == "MRPC":
         return columns[3], columns[4], ("0", "1").index(columns[0])
@@ -112,7 +101,7 @@ class Triples:
 
 def question_pairs(*, folder: Path | None = None) -> Labeled:
     """Quora's question pairs, of which 1 are duplicates: GLUE's dev file, or a subset of it."""
-    path = official.need("QQP", QQP_PLACES, folder, NO_COPY)
+    path = official.need("QQP", official.QQP_PLACES, folder, NO_COPY)
     wanted = ("question1", "question2", "is_duplicate")
     rows = []
     for line, row in _rows(path, wanted, "\t"):
@@ -126,7 +115,7 @@ def question_pairs(*, folder: Path | None = None) -> Labeled:
 
 def inference_triples(*, folder: Path | None = None) -> Triples:
     """Triples in SimCSE's form: columns ``sent0``, ``sent1`` and ``hard_neg``."""
-    path = official.need("NLI triples", NLI_PLACES, folder, NO_COPY)
+    path = official.need("NLI triples", official.NLI_PLACES, folder, NO_COPY)
     wanted = ("sent0", "sent1", "hard_neg")
     rows = [tuple(row[name].strip() for name in wanted) for _, row in _rows(path, wanted, ",")]
     premises, entailed, contradicted = zip(*rows, strict=True)
@@ -165,7 +154,7 @@ class Captions:
 def flickr30k(*, folder: Path | None = None) -> Captions:
     """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
     why = "its license forbids a copy on the hub"
-    path = official.need("flickr30k", CAPTION_PLACES, folder, why)
+    path = official.need("flickr30k", official.CAPTION_PLACES, folder, why)
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     texts, pictures = [], []
@@ -175,7 +164,7 @@ def flickr30k(*, folder: Path | None = None) -> Captions:
             raise DataError(f"{path}:{number}: expected picture.jpg#k, a tab and a caption")
         texts.append(caption.strip())
         pictures.append(name.rpartition("#")[0])
-    if len(texts) not in CAPTION_COUNTS:
-        expected = " or ".join(f"{count:,}" for count in CAPTION_COUNTS)
+    if len(texts) not in official.CAPTION_COUNTS:
+        expected = " or ".join(f"{count:,}" for count in official.CAPTION_COUNTS)
         raise DataError(f"{path}: {len(texts):,} captions, expected {expected}")
     return Captions(tuple(texts), tuple(pictures))

@@ -1,4 +1,4 @@
-"""Files of named data sets: their official sizes (``official.toml``) and places.
+"""Every named data set: its official size (``official.toml``), and where its files are.
 
 Digests are over gold scores; sentences come in forms that differ a little, so they are counted.
 """
@@ -73,7 +73,88 @@ TRANSFER_FILES = {
     task: tuple(TransferFile(*stated) for stated in stated_files)
     for task, stated_files in _STATED["transfer"].items()
 }
-TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+STS_NAMES = (*STS_YEARS, *STS_TABLES, "SICKR-all")
+FORMS = ("senteval", "raw")
+QQP_PLACES = ("qqp/qqp_subset.tsv", "QQP/dev.tsv", "qqp/dev.tsv")
+NLI_PLACES = ("nli/nli_triples.csv", "nli/nli_for_simcse.csv", "nli_for_simcse.csv")
+CAPTION_PLACES = (
+    "flickr30k/flickr30k_captions.token.gz",
+    "flickr30k/results_20130124.token",
+    "flickr30k/flickr30k_captions.token",
+)
+CAPTION_COUNTS = (158_915, 155_070)
+"""Captions of the published file, and of its copy in Multi30k (31,014 pictures of 31,783)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A named data set."""
+
+    name: str
+    kind: str
+    rows: dict[str, int]  # official rows by split; empty where they vary
+    # by form ("" where there is one only), the files below the data folder of which one holds it; a
+    # set of several files is named by its first
+    places: dict[str, tuple[str, ...]]
+    hub: str = ""  # "owner/name@revision" of the pinned copy, or ""
+
+    def locate(self, folder: Path | None = None) -> dict[str, str]:
+        """By form, the local file if it is there, else the hub's copy, else ""."""
+        local = {form: find(places, folder) for form, places in self.places.items()}
+        # The hub has the raw form alone.
+        return {
+            form: str(path) if path else self.hub if form == "raw" else ""
+            for form, path in local.items()
+        }
+
+
+def data_sets() -> tuple[DataSet, ...]:
+    """Every named data set."""
+    transfer = []
+    for name, stated in TRANSFER_FILES.items():
+        rows: dict[str, int] = {}
+        for file in stated:
+            rows[file.split] = rows.get(file.split, 0) + file.rows
+        transfer.append(DataSet(name, "transfer", rows, {"": transfer_places(stated[0])}))
+    return (
+        *map(_similarity, STS_NAMES),
+        *transfer,
+        DataSet("QQP", "pairs", {}, {"": QQP_PLACES}),
+        DataSet("NLI", "triples", {}, {"": NLI_PLACES}),
+        DataSet("flickr30k", "captions", {"all": CAPTION_COUNTS[0]}, {"": CAPTION_PLACES}),
+    )
+
+
+def _similarity(name: str) -> DataSet:
+    task = name.removesuffix("-all")
+    if name in STS_YEARS:
+        rows = {"test": sum(subset.annotated for subset in STS_YEARS[name])}
+        path = f"{name}-en-test/STS.input.{STS_YEARS[name][0].name}.txt"
+    else:
+        rows = {split: part.rows for split, part in STS_TABLES[task].items()}
+        path = STS_TABLES[task]["test"].path
+    if task != name:  # all splits in one
+        rows = {"test": sum(rows.values())}
+    forms = ("raw",) if name.startswith("STSB-") else FORMS
+    places = {form: sts_places(task, form, path) for form in forms}
+    pin = STS_PINS.get(name)
+    return DataSet(
+        name, "similarity", rows, places, f"{pin.repository}@{pin.revision}" if pin else ""
+    )
+
+
+def transfer_places(file: TransferFile) -> tuple[str, ...]:
+    """Possible paths of a transfer task's file below the data folder, the usual one first."""
+    return tuple(f"{root}/{file.path}" for root in ROOTS)
+
+
+def sts_places(task: str, form: str, path: str) -> tuple[str, ...]:
+    """Possible paths of a similarity task's file below the data folder, the usual one first."""
+    if task.startswith("STSB-"):
+        return (f"STSB-multi-mt/{path}",)
+    if form == "raw":
+        return (f"STS-raw/{path}",)
+    return tuple(f"{root}/{path}" if task == "SICKR" else f"{root}/STS/{path}" for root in ROOTS)
 
 
 def data_folder() -> Path | None:

@@ -19,23 +19,17 @@ from contrasent.text.corpus import ScoredPairs
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
-FORMS = ("senteval", "raw")
 SPLITS = ("train", "dev", "test")
 
 ScoredPair = tuple[str, str, float]  # two sentences and their gold score
-
-
-def sts_names() -> tuple[str, ...]:
-    """All tasks of :func:`sts_pairs`."""
-    return (*official.STS_YEARS, *official.STS_TABLES, "SICKR-all")
 
 
 def sts_pairs(
     task: str, *, split: str = "test", form: str = "senteval", folder: Path | None = None
 ) -> tuple[ScoredPairs, ...]:
     """The scored pairs of a semantic textual similarity task, one entry a subset."""
-    check_choice("task", task, sts_names())
-    check_choice("form", form, FORMS)
+    check_choice("task", task, official.STS_NAMES)
+    check_choice("form", form, official.FORMS)
     check_choice("split", split, SPLITS)
     if task.startswith("STSB-") and form != "raw":
         raise OptionError("form", form, f"{task} was published only in the form 'raw'")
@@ -49,9 +43,10 @@ def sts_pairs(
     if table is None:
         choices = official.STS_TABLES[task]
         raise OptionError("split", split, f"{task} does not have it", choices=choices)
-    path = official.find(sts_places(task, form, table.path), folder)
+    places = official.sts_places(task, form, table.path)
+    path = official.find(places, folder)
     if path is None:
-        return _from_hub(task, split, form, sts_places(task, form, table.path)[0])
+        return _from_hub(task, split, form, places[0])
     rows = _TABLE_READERS[task](path)
     official.check_count(path, len(rows), table.rows, "pairs")
     return (_scored(task, rows, path, table.digest),)
@@ -62,21 +57,10 @@ def score_digest(scores: Sequence[float]) -> str:
     return hashlib.sha256(",".join(f"{s:.3f}" for s in scores).encode()).hexdigest()[:16]
 
 
-def sts_places(task: str, form: str, path: str) -> list[str]:
-    """Possible paths of a similarity task's file below the data folder, the usual one first."""
-    if task.startswith("STSB-"):
-        return [f"STSB-multi-mt/{path}"]
-    if form == "raw":
-        return [f"STS-raw/{path}"]
-    return [
-        f"{root}/{path}" if task == "SICKR" else f"{root}/STS/{path}" for root in official.ROOTS
-    ]
-
-
 def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
     subsets: list[ScoredPairs] = []
     for subset in official.STS_YEARS[task]:
-        places = sts_places(task, form, f"{task}-en-test/STS.input.{subset.name}.txt")
+        places = official.sts_places(task, form, f"{task}-en-test/STS.input.{subset.name}.txt")
         path = official.find(places, folder)
         if path is None and not subsets:
             return _from_hub(task, "test", form, places[0])
@@ -91,7 +75,7 @@ def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
 def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
     if split != "test":
         raise OptionError("split", split, "SICKR-all joins all splits; use 'test'")
-    place = sts_places("SICKR", form, official.STS_TABLES["SICKR"]["test"].path)
+    place = official.sts_places("SICKR", form, official.STS_TABLES["SICKR"]["test"].path)
     if official.find(place, folder) is None:
         return _from_hub("SICKR-all", split, form, place[0])
     parts = [sts_pairs("SICKR", split=s, form=form, folder=folder)[0] for s in SPLITS]

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from contrasent.encoder.attention import by_length
 from contrasent.encoder.backbone import PooledBackbone, is_causal
-from contrasent.encoder.packing import by_length
 
 SINK = 0.9
 """A head that gives the first token more than this share of its weight ignores the text."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from contrasent.encoder import attention, products
 from contrasent.encoder import dropout as dropout_
-from contrasent.encoder.packing import Packing, by_length, cut
+from contrasent.encoder.attention import Packing, by_length, cut
 from contrasent.encoder.poolers import Pooler, pooler_class
 from contrasent.errors import ModelError, OptionError, brief, see
 from contrasent.losses.similarity import full, replayed

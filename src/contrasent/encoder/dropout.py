@@ -1,8 +1,4 @@
-"""Dropout, under the library's control.
-
-Masks are a function of torch's random state alone. On CPU four are cut from a 64-bit number of
-SFC64: the probability is a multiple of 1/65536, and the scaling uses that exact value.
-"""
+"""Dropout, under the library's control."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,6 +40,7 @@ def draw_mask(x: Tensor, p: float) -> Mask:
 
 
 def _mask(seed: int, threshold: int, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    # Four 16-bit draws of each number: p is a multiple of 1/65536, which the scale takes exactly.
     generator = np.random.Generator(np.random.SFC64(seed))
     count = shape.numel()
     draws = generator.integers(0, 2**64 - 1, (count + 3) // 4, np.uint64, endpoint=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.encoder import heads, lora
+from contrasent.encoder import heads
 from contrasent.encoder.backbone import (
     PooledBackbone,
     is_causal,
@@ -189,8 +189,8 @@ class TorchEncoder(PooledBackbone, base.Encoder):
     @property
     def identity(self) -> str:
         """A hash of what determines the vectors: weights, tokenizer, settings, prompts."""
-        with lora.merged(self.backbone):
-            state = lora.plain(self.state_dict())
+        with heads.merged_lora(self.backbone):
+            state = heads.without_lora(self.state_dict())
             arrays = {key: value.detach().cpu().numpy() for key, value in state.items()}
             layers = self.head.modules() if self.head is not None else ()
             head = [type(m.activation).__name__ for m in layers if isinstance(m, heads.Dense)]
@@ -259,7 +259,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
             OutputError: the folder cannot be written, or holds files that are not part of a model.
         """
         check_replaceable(place := Path(folder))
-        with atomic_folder(place) as target, lora.merged(self.backbone):
+        with atomic_folder(place) as target, heads.merged_lora(self.backbone):
             self.write(target)
             write_golden(target, self.golden())
             (target / "README.md").write_text(card, "utf-8")
@@ -275,7 +275,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         write_object(folder / "config.json", config)
         tied = getattr(self.backbone, "all_tied_weights_keys", {})  # T5's embeddings have two names
         weights = {k: v for k, v in self.backbone.state_dict().items() if k not in tied}
-        weights = lora.plain(weights)
+        weights = heads.without_lora(weights)
         save_tensors(folder / "model.safetensors", weights | unused_pooler(self.backbone, weights))
         parts = self.pooler.parts()
         for layer in heads.as_dense(self.head) if self.head is not None else []:

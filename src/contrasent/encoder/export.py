@@ -1,8 +1,4 @@
-"""Writing an encoder as one graph, for ONNX Runtime or OpenVINO.
-
-``input_ids`` and ``attention_mask``, (n, t) int64, give ``sentence_embedding``, (n, d) float32,
-compared with torch before it is kept.
-"""
+"""Writing an encoder as one graph, for ONNX Runtime or OpenVINO."""
 
 import logging
 import shutil

@@ -1,7 +1,4 @@
-"""BERT-flow: an invertible map from a model's vectors to a standard normal (Li et al., 2020).
-
-The small Glow of the released code, trained by maximum likelihood on vectors without dropout.
-"""
+"""BERT-flow: an invertible map from a model's vectors to a standard normal (Li et al., 2020)."""
 
 import hashlib
 import json

@@ -1,8 +1,4 @@
-"""Language models in GGUF files, read by transformers and kept as model folders.
-
-A GGUF holds weights in blocks of few bits with their scales (the format of llama.cpp), the sizes of
-the model and its tokenizer. They are dequantized once, to float32, into the user's cache.
-"""
+"""Language models in GGUF files, read by transformers and kept as model folders."""
 
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,7 @@
-"""Heads: small networks on top of the pooled vector.
+"""What is trained beside a backbone: heads on the pooled vector, and LoRA's matrices inside it."""
 
-A head inside the encoder is kept at inference; one inside an objective is dropped after training.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from contrasent.encoder.tensors import read_tensors
-from contrasent.errors import check_choice
+from contrasent.errors import check_choice, import_extra
 from contrasent.model.description import ACTIVATIONS, read_dense
 
 
@@ -116,3 +114,36 @@ def read_head(paths: Sequence[Path]) -> nn.Module | None:
     """The dense layers of a model folder as one module; None if it has none."""
     read = (read_dense(path, read_tensors) for path in paths)
     return stacked([dense_of(weight, bias, getattr(nn, kind)()) for kind, weight, bias in read])
+
+
+def add_lora(backbone: nn.Module, rank: int) -> None:
+    """Freeze a backbone; add LoRA's matrices to its linear layers, scaled by 2 (Hu et al. 2022)."""
+    peft = import_extra("peft", "lora", "lora")
+    # GPT-2's layers have their weights transposed.
+    transposed = any(type(module).__name__ == "Conv1D" for module in backbone.modules())
+    config = peft.LoraConfig(
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear", fan_in_fan_out=transposed
+    )
+    peft.inject_adapter_in_model(config, backbone)
+
+
+@contextmanager
+def merged_lora(backbone: nn.Module) -> Iterator[None]:
+    """Merge the matrices into the weights for the block; then restore the frozen ones exactly."""
+    layers: list[Any] = [
+        m for m in backbone.modules() if hasattr(m, "lora_A") and not getattr(m, "merged", False)
+    ]
+    before = [layer.base_layer.weight.detach().clone() for layer in layers]
+    for layer in layers:
+        layer.merge()
+    try:
+        yield
+    finally:
+        for layer, weight in zip(layers, before, strict=True):
+            layer.base_layer.weight.data.copy_(weight)
+            layer.merged_adapters.clear()
+
+
+def without_lora(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors by their names without LoRA; its matrices are left out."""
+    return {k.replace(".base_layer.", "."): v for k, v in state.items() if ".lora_" not in k}

@@ -1,8 +1,4 @@
-"""Which library multiplies float32 matrices on CPU: the one that torch takes, or oneDNN.
-
-torch leaves them to Intel's MKL, which on other makers' processors takes kernels of half the width
-of theirs (AVX2). oneDNN, in the same torch, takes AVX-512. Both are exact; the last digits differ.
-"""
+"""Which library multiplies float32 matrices on CPU: the one that torch takes, or oneDNN."""
 
 import os
 from functools import cache
@@ -26,6 +22,7 @@ def fastest() -> str:
         if stated not in (TORCH, ONEDNN):
             raise OptionError(VARIABLE, stated, "no such library", choices=(ONEDNN, TORCH))
         return stated
+    # On other makers' processors MKL takes kernels of half the width of theirs; oneDNN does not.
     wide = "avx512f" in instructions()
     # With AMX, oneDNN would be asked for bfloat16 inside.
     amx = any(name.startswith("amx") for name in instructions())

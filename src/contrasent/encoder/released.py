@@ -1,9 +1,4 @@
-"""Importing checkpoints written by the code of SimCSE, ESimCSE, DiffCSE and SimCSE++.
-
-All are edits of one code base: encoder (bert.*, roberta.*), a head on [CLS] (mlp.*, later pooler.*)
-and training's own parts. The head belongs to supervised SimCSE alone, whose files look like
-unsupervised SimCSE's: hence the option.
-"""
+"""Importing checkpoints written by the code of SimCSE, ESimCSE, DiffCSE and SimCSE++."""
 
 import json
 import tempfile

@@ -1,5 +1,5 @@
+from contrasent.encoder.attention import by_length as by_length
 from contrasent.encoder.encoder import TorchEncoder as TorchEncoder
-from contrasent.encoder.packing import by_length as by_length
 from contrasent.engine.contrast import (
     Barlow as Barlow,
     Contrast as Contrast,

@@ -19,9 +19,10 @@ from contrasent.engine.encodings import (
 )
 from contrasent.engine.masked_models import LanguageHead, MaskedModel
 from contrasent.engine.momentum_queue import copy_encoder
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, OptionError
 from contrasent.losses import Normalization, corrective_lm, masked_lm, token_detection
-from contrasent.types import Tokens
+from contrasent.text.batches import random_for
+from contrasent.types import Batch, Tokens
 
 Edits = Literal["replace", "insert", "delete", "all"]
 Task = Literal["detection", "masked_lm", "corrective"]
@@ -29,6 +30,9 @@ Target = Literal["same", "next", "both"]
 Positions = Literal["all", "masked"]
 Draw = Literal["argmax", "sample"]
 Condition = Literal["projected", "pooled"]
+ConditionVector = Literal["own", "permuted", "zero"]
+
+PERMUTATION = 99  # purpose of its random numbers
 
 
 class DifferencePrediction(Term):
@@ -47,17 +51,21 @@ class DifferencePrediction(Term):
         draw: Draw,
         positions: Positions,
         condition: Condition,
+        condition_vector: ConditionVector,
         generator: MaskedModel | None,
         language_head: str | None,
+        learning_rate: float | None,
+        warmup_steps: int,
     ) -> None:
         """Take the parameters of ``DiffCSE``, which says what each means."""
         super().__init__()
+        self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
         if encoder.tokenizer.specials.mask is None:
             raise ModelError("DiffCSE needs a tokenizer with a [MASK] token")
         self.task, self.target, self.normalization = task, target, normalization
         self.mask_ratio, self.edit_ratio = mask_ratio, edit_ratio
         self.draw, self.positions = draw, positions
-        self.condition = condition
+        self.condition, self.condition_vector = condition, condition_vector
         every = ("replace", "insert", "delete")
         self.kinds: tuple[str, ...] = every if edits == "all" else (edits,)
         self.generator = generator
@@ -75,7 +83,7 @@ class DifferencePrediction(Term):
         """The term of a step, and the discriminator's accuracy."""
         conditions = encodings.noisy if self.condition == "projected" else encodings.pooled
         sources = self._sources(encodings)
-        condition = torch.cat([conditions[i] for i, _, _ in sources])
+        condition = torch.cat([self._given(conditions[i], encodings.batch) for i, _, _ in sources])
         terms: list[dict[str, Tensor]] = []
         for k, kind in enumerate(self.kinds):
             edited = [self._edit(kind, encodings, tokens, 8 * k + c) for _, tokens, c in sources]
@@ -83,6 +91,16 @@ class DifferencePrediction(Term):
             terms.append(self._predict(kind, whole, condition))
         names = terms[0].keys()
         return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
+
+    def _given(self, vectors: Tensor, batch: Batch) -> Tensor:
+        """What the discriminator is given in the place of sentence vectors (n, d) of a view."""
+        if self.condition_vector == "zero":
+            return torch.zeros_like(vectors)
+        if self.condition_vector == "own":
+            return vectors
+        every, first = parallel.gather(vectors), parallel.first_row(len(vectors))
+        others = other_rows(len(every), batch.seed, batch.step)[first : first + len(vectors)]
+        return every[torch.from_numpy(others).to(vectors.device)]
 
     def _sources(self, encodings: BatchEncodings) -> list[tuple[int, Tokens, int]]:
         """The sentences to edit, and the view that helps: (view, tokens, column of masks)."""
@@ -290,6 +308,17 @@ def _take_condition(backbone: nn.Module, name: str) -> None:
 
     place.__class__ = type(f"Conditional{embeds.__name__}", (embeds,), {"forward": embed})
     backbone.__class__ = type(f"Conditional{reads.__name__}", (reads,), {"forward": read})
+
+
+def other_rows(count: int, seed: int, step: int) -> NDArray[np.int64]:
+    """(count,) for each row another one, each once: the next in one random cycle through all."""
+    if count < 2:
+        problem = "takes the vector of another sentence in the batch; use batch_size=2"
+        raise OptionError("condition_vector", "permuted", f"{problem} or more")
+    order = random_for(seed, PERMUTATION, step).permutation(count)
+    others = np.empty_like(order)
+    others[order] = np.roll(order, -1)
+    return others
 
 
 def _ids(tokens: Tokens) -> NDArray[np.int64]:

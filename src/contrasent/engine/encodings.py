@@ -50,9 +50,13 @@ class Term(nn.Module, ABC):
     Attributes:
         vectors_only: whether it uses nothing of the encoder but the vectors of a batch;
             ``mini_batch_size`` limits the memory of such terms only.
+        learning_rate: peak learning rate of its own parameters; the run's if None.
+        warmup_steps: number of first steps in which only its own parameters train.
     """
 
     vectors_only: bool = False
+    learning_rate: float | None = None
+    warmup_steps: int = 0
 
     @abstractmethod
     def forward(self, encodings: "BatchEncodings") -> Terms:
@@ -78,11 +82,13 @@ class BatchEncodings:
     Attributes:
         networks: the objective, with its encoder and projector.
         roles: role of each column: "anchor", "positive", "negative" or "edited".
+        frozen: whether vectors are without gradient.
     """
 
-    def __init__(self, networks: Networks, batch: Batch) -> None:
+    def __init__(self, networks: Networks, batch: Batch, *, frozen: bool = False) -> None:
         self.networks = networks
         self.batch = batch
+        self.frozen = frozen
         # Columns of a labeled corpus beyond the declared ones are hard negatives.
         beyond = len(batch.columns) - len(networks.roles)
         self.roles = networks.roles + ("negative",) * beyond
@@ -185,9 +191,10 @@ class BatchEncodings:
         """Pooled vectors of columns: one pass of the encoder, or of each where there are two."""
         pooled: list[Tensor] = []
         for encoder, part in _shared(self.networks.encoder, self.networks.second, columns):
-            vectors: Tensor = encoder(Tokens.concatenate(part))
-            if self.networks.baseline is not None:
-                vectors = vectors - self.networks.baseline(encoder, part, len(pooled))
+            with self._gradient():
+                vectors: Tensor = encoder(Tokens.concatenate(part))
+                if self.networks.baseline is not None:
+                    vectors = vectors - self.networks.baseline(encoder, part, len(pooled))
             pooled += torch.split(vectors, [len(column) for column in part])
         return pooled
 
@@ -207,13 +214,17 @@ class BatchEncodings:
                 continue
             rows = torch.cat(list(part))
             normalized = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
-            if parallel.world() > 1 and projector.training and normalized:
-                start = parallel.first_row(len(rows))
-                rows = projector(parallel.gather(rows))[start : start + len(rows)]
-            else:
-                rows = projector(rows)
+            with self._gradient():
+                if parallel.world() > 1 and projector.training and normalized:
+                    start = parallel.first_row(len(rows))
+                    rows = projector(parallel.gather(rows))[start : start + len(rows)]
+                else:
+                    rows = projector(rows)
             projected += torch.split(rows, [len(column) for column in part])
         return projected
+
+    def _gradient(self) -> torch.set_grad_enabled:
+        return torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen)
 
 
 def _shared(one: Any, two: Any, columns: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:

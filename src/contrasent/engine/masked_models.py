@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.encoder.attention import by_length
 from contrasent.encoder.backbone import quiet
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.encoder.packing import by_length
 from contrasent.engine.encodings import BatchEncodings, Term, Terms, mask_tokens
 from contrasent.errors import ModelError, OptionError, brief
 from contrasent.losses import masked_lm

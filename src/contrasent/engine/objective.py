@@ -87,7 +87,11 @@ class Objective(nn.Module):
 
     def __init__(self, encoder: TorchEncoder) -> None:
         super().__init__()
-        check_values(parameters_of(type(self)).values(), self._given)
+        known = parameters_of(type(self))
+        check_values(known.values(), self._given)
+        values = {name: parameter.default for name, parameter in known.items()} | self._given
+        for rule in self.checks:
+            rule(values)
         self.encoder = encoder
         self.views: tuple[View, ...] = (Identity(), Identity())
         self.resample_views = True
@@ -108,6 +112,8 @@ class Objective(nn.Module):
         Args:
             batch: the rows of this process.
         """
+        if self.training and batch.step < self.warmup_steps:
+            return self._warm_up(batch)
         encodings = BatchEncodings(self, batch)
         terms: Terms = self.contrast(encodings) if self.contrast is not None else {}
         for term in self.terms.values():
@@ -115,6 +121,20 @@ class Objective(nn.Module):
         if self.queue is not None and self.training:
             self.queue.encode(encodings)
         return terms
+
+    def _warm_up(self, batch: Batch) -> Terms:
+        """The terms that learn before all else does, of vectors without gradient; others are 0."""
+        encodings = BatchEncodings(self, batch, frozen=True)
+        terms: Terms = {name: torch.zeros((), device=self.encoder.device) for name in self.weights}
+        for term in self.terms.values():
+            if isinstance(term, Term) and batch.step < term.warmup_steps:
+                terms.update(term(encodings))
+        return terms
+
+    @property
+    def warmup_steps(self) -> int:
+        """Number of first steps in which only terms with a warm-up train."""
+        return max((t.warmup_steps for t in self.terms.values() if isinstance(t, Term)), default=0)
 
     def loss(self, terms: Terms) -> Tensor:
         """The weighted sum of the terms that have a weight."""
@@ -125,11 +145,23 @@ class Objective(nn.Module):
 
         Args:
             learning_rate: peak learning rate. Each step sets the rate of every parameter group; a
-                group may have its own "peak".
+                group may have its own "peak", and "start" at a later step.
             weight_decay: weight decay of all weights.
         """
-        trained = [p for p in self.parameters() if p.requires_grad]
-        return torch.optim.AdamW(trained, lr=learning_rate, weight_decay=weight_decay, fused=True)
+        start = self.warmup_steps
+        groups: list[dict[str, Any]] = []
+        for term in self.terms.values():
+            if isinstance(term, Term) and (term.learning_rate or term.warmup_steps):
+                own = [p for p in term.parameters() if p.requires_grad]
+                peak, begins = (
+                    term.learning_rate or learning_rate,
+                    0 if term.warmup_steps else start,
+                )
+                groups.append({"params": own, "peak": peak, "start": begins})
+        apart = {p for group in groups for p in group["params"]}
+        others = [p for p in self.parameters() if p.requires_grad and p not in apart]
+        groups.insert(0, {"params": others, "peak": learning_rate, "start": start})
+        return torch.optim.AdamW(groups, lr=learning_rate, weight_decay=weight_decay, fused=True)
 
     def describe(self) -> dict[str, Any]:
         """The name and the parameters, for logs and model cards; a digest of a file of your own."""

@@ -37,26 +37,10 @@ if TYPE_CHECKING:
 GROUP = "contrasent.objectives"
 OPTION = "--objective"
 METHODS = {
-    "angle": "AnglE: orders rated pairs by cosines and by angles in complex space.",
-    "barlow_twins": "SimCSE with Barlow Twins: decorrelated dimensions and artificial rows.",
-    "cosent": "CoSENT: orders the cosines of rated pairs as people rated them.",
-    "cosine_regression": "Cosine regression: trains the cosine of a rated pair to equal its score.",
-    "diffcse": "DiffCSE: contrast by dropout, and the vector must reveal which tokens were edited.",
-    "dimension_wise": "Dimension-wise contrast as the only loss: an alternative to whitening.",
-    "esimcse": "ESimCSE: positives with repeated words, and a queue of negatives from earlier "
-    "batches.",
-    "gist": "GISTEmbed: a guide model filters false negatives.",
-    "masked_lm": "Masked language modeling: with a contrast, or alone.",
-    "matryoshka": "Matryoshka: trains the first dimensions of a vector to work on their own.",
-    "promptbert": "PromptBERT: the mask token of a template around the sentence is its vector.",
-    "ranking_distillation": "Ranking distillation: ranks each batch as a guide model does.",
-    "simcse": "SimCSE without labels: each sentence is its own positive, by dropout.",
-    "simcse_copies": "SimCSE with an edited copy of every sentence as an additional example.",
-    "simcse_noise": "SimCSE with more or less dropout noise in positive or in negative pairs.",
-    "simcse_plus_plus": "SimCSE++: negatives without dropout noise, contrast between dimensions.",
-    "simcse_supervised": "SimCSE with labels: matching pairs, and hard negatives.",
+    path.stem: path.read_text("utf-8").split('"""')[1].partition("\n")[0]
+    for path in sorted(Path(__file__).parents[1].glob("objectives/[!_]*.py"))
 }
-"""The methods in ``objectives/``: the first line of each module's docstring."""
+"""The methods in ``objectives/``, and the first line of each module's docstring."""
 
 SHAPE = ("model_type", "num_hidden_layers", "hidden_size")
 RECIPE_ONLY = ("generator", "eval_steps")

@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Any
 
 from contrasent.datasets import labeled, official
-from contrasent.datasets.catalog import data_sets
 from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate.decisions import (
@@ -160,7 +159,7 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
 
 def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str, list[str]]:
     """By suite, the data sets that are neither in the data folder nor, in this form, on the hub."""
-    located = {data_set.name: data_set.locate(folder) for data_set in data_sets()}
+    located = {data_set.name: data_set.locate(folder) for data_set in official.data_sets()}
     # Some sets have only one form, whatever the form of the others.
     there = {name for name, by in located.items() if by.get(form, any(by.values()))}
     return {n: [own for own in suite.data if own not in there] for n, suite in SUITES.items()}

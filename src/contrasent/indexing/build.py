@@ -18,6 +18,7 @@ from contrasent.indexing.following import FileFacts, document_rows, resume_index
 from contrasent.indexing.models import LONGEST, SAMPLE, open_base, sampled
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name
+from contrasent.progress import duration
 from contrasent.search.folder import METRICS, check_target, in_milvus
 from contrasent.search.index import BaseIndex, Index
 from contrasent.search.opening import create
@@ -236,7 +237,8 @@ def index_folder(
         seconds = remaining.estimate(inputs.rows, inputs.encode)
     if seconds > remaining.LONG:
         index = inputs.write(target, overwrite=overwrite, source=place)
-        log(remaining.announcement(target, len(index), seconds))
+        rest = f"{len(index):,} passages left to encode, about {duration(seconds)}"
+        log(f"{target}: BM25 search works now; {rest}; Ctrl-C saves what is encoded")
         index.close()
         remaining.finish(target, inputs.encode)
         index = Index.open(target)

@@ -23,7 +23,6 @@ from contrasent.search.ranking import Ranker
 from contrasent.types import Numbers
 
 LABELED = 2000  # documents whose language is checked
-MOST = 100_000  # files that are listed where the documents were
 PAIRED_ROWS, PAIRED_COLUMNS = 1024, 8192
 
 _DOCUMENTS = """SELECT coalesce(json_extract(metadata, '$.document'), id) AS name, count(*),
@@ -90,25 +89,16 @@ def describe(index: str | Path) -> dict[str, Any]:
 
 def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | None:
     """The files where the documents were, None if unknown; adds to ``skipped`` by name."""
-    passed, listed = list[tuple[Reason, str]](), set[str]()
 
     def skip(reason: Reason, name: str) -> None:
-        passed.append((reason, name))
-        if len(passed) > MOST:
-            raise InputError(name, "is one argument too many")
+        skipped.setdefault(str(reason), []).append(name)
 
     if origin is None or not Path(origin.path).exists():
         return None
     try:
-        for entry in entries(Path(origin.path), skip, origin.choice()):
-            listed.add(entry.name)
-            if len(listed) > MOST:
-                return None
+        return {entry.name for entry in entries(Path(origin.path), skip, origin.choice())}
     except InputError:
         return None
-    for reason, name in passed:
-        skipped.setdefault(str(reason), []).append(name)
-    return listed
 
 
 def _form(name: str) -> str:

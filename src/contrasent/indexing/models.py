@@ -94,7 +94,6 @@ def open_base(
     *,
     firsts: Sequence[str] = (),
     log: Log = lambda line: None,
-    runtime: str | None = None,
     pooling: str | None = None,
     max_seq_length: int | None = None,
     batch_size: int = 64,
@@ -106,13 +105,8 @@ def open_base(
         chosen = choose_base(sample, installed_bases(), firsts)
         log(f"base: {chosen.name}; {chosen.reason}")
     name = chosen.name if chosen else name or MINILM
-    encoder = open_encoder(
-        find_model(name),
-        runtime=runtime,
-        pooling=pooling,
-        max_seq_length=max_seq_length,
-        light=True,
-    )
+    how: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
+    encoder = open_encoder(find_model(name), light=True, **how)
     encode = TaskEncoder(encoder, batch_size=batch_size)
     if chosen:
         return OpenedBase(name, encode, chosen.fit.bm25_weight)

@@ -14,7 +14,6 @@ import numpy as np
 from contrasent import progress
 from contrasent.indexing.models import sampled
 from contrasent.model.base import TaskEncoder
-from contrasent.progress import duration
 from contrasent.search.folder import check_vectors
 from contrasent.search.index import Index
 from contrasent.search.opening import BATCH_SIZE
@@ -50,12 +49,6 @@ def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
         began = time.monotonic()
         trial(texts)
     return (time.monotonic() - began) / len(texts)
-
-
-def announcement(folder: Path, left: int, seconds: float) -> str:
-    """The line about an index that words can search; ``seconds`` that the rest takes."""
-    rest = f"{left:,} passages left to encode, about {duration(seconds)}"
-    return f"{folder}: BM25 search works now; {rest}; Ctrl-C saves what is encoded"
 
 
 class RemainingRows:

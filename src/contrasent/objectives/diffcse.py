@@ -56,6 +56,10 @@ class DiffCSE(engine.ContrastObjective):
         normalization: see :func:`contrasent.losses.token_detection`; it determines the scale of
             lambda.
         condition: "projected" uses the vector after the projector (code), "pooled" the one before.
+        condition_vector: vector that the discriminator is given: the sentence's "own", another
+            sentence's ("permuted") or "zero". The last two are controls, not from a paper.
+        discriminator_learning_rate: peak learning rate of the discriminator; the run's if none.
+        discriminator_warmup_steps: number of first steps in which only the discriminator trains.
         edits: "replace", "insert", "delete" or "all" three, summed, with a classifier each (Table
             4; the paper does not say how it combines them).
         edit_ratio: share of tokens to insert or delete (Table 4).
@@ -90,6 +94,9 @@ class DiffCSE(engine.ContrastObjective):
         mask_ratio: engine.Share = 0.30,
         normalization: Normalization = "mean_with_padding",
         condition: difference.Condition = "projected",
+        condition_vector: difference.ConditionVector = "own",
+        discriminator_learning_rate: engine.Positive | None = None,
+        discriminator_warmup_steps: engine.Size = 0,
         edits: difference.Edits = "replace",
         edit_ratio: engine.Share = 0.15,
         task: difference.Task = "detection",
@@ -102,13 +109,10 @@ class DiffCSE(engine.ContrastObjective):
         if target != "same":
             self.views = (Identity(), Identity(), NextSentence(reach=1))
             self.roles = ("anchor", "positive", "edited")
-        chosen: dict[str, Any] = {"task": task, "edits": edits, "generator": generator}
-        chosen |= {"difference_weight": difference_weight, "contrast_weight": contrast_weight}
-        check_difference(chosen)
         if not difference_weight:
             return
         filler = None
-        if needs_generator(chosen):
+        if needs_generator({"difference_weight": 1.0, "task": task, "edits": edits}):
             filler = engine.MaskedModel.load(
                 generator, encoder, option="generator", noisy=generator_dropout
             )
@@ -124,6 +128,9 @@ class DiffCSE(engine.ContrastObjective):
             draw=generator_draw,
             positions=generator_positions,
             condition=condition,
+            condition_vector=condition_vector,
             generator=filler,
             language_head=language_head,
+            learning_rate=discriminator_learning_rate,
+            warmup_steps=discriminator_warmup_steps,
         )

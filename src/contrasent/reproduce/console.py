@@ -1,4 +1,4 @@
-"""A report of items as plain data, as ``--json`` writes it, and as text, Markdown, LaTeX and CSV.
+"""A report of items as text, Markdown, LaTeX and CSV, from its plain data (``results.book``).
 
 Pictures and texts are made from these data alone. "run" holds everything that differs from
 one run to the next.
@@ -8,118 +8,14 @@ import csv
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from statistics import median
-from typing import Any, NotRequired, TypedDict
 
 from contrasent.progress import duration
 from contrasent.report import laid_out
 from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import CHOSEN, RULE, WORDS, counted
-
-
-class VerdictEntry(TypedDict):
-    """A verdict in words: the word, the numbers behind it, and the adjusted p."""
-
-    word: str
-    why: str
-    p: float | None
-
-
-class Cell(TypedDict, total=False):
-    """A row's value in a column; keys without a value are left out."""
-
-    paper: float
-    source: str
-    ours: float
-    values: list[float]  # by seed
-    seeds: int
-    sd: float
-    low: float
-    high: float
-    interval: str  # source of variation of `low` and `high`: "seeds" or "items"
-    difference: dict[str, float]
-    verdict: VerdictEntry
-
-
-class Effect(TypedDict):
-    """A comparison's effect, signed so that larger values support the statement."""
-
-    ours: float
-    low: float | None
-    high: float | None
-    beyond: float  # the statement holds if the effect exceeds this
-    points: bool
-
-
-class PartEntry(VerdictEntry):
-    """A part of a statement."""
-
-    text: str
-    effect: NotRequired[Effect]  # left out if one of the two rows was not run
-
-
-class ClaimEntry(TypedDict):
-    """A statement of the document."""
-
-    name: str
-    text: str
-    columns: list[str]
-    verdict: VerdictEntry
-    parts: list[PartEntry]
-
-
-class ColumnEntry(TypedDict):
-    """A column, with the formats of its numbers by "paper" and "ours"."""
-
-    name: str
-    title: str
-    better: str
-    forms: dict[str, str]
-
-
-class RowEntry(TypedDict):
-    """A row of a table."""
-
-    name: str
-    group: str
-    kind: str
-    note: str
-    source: str
-    skipped: str  # why values are missing
-    facts: Mapping[str, str]
-    cells: dict[str, Cell]
-
-
-class ItemEntry(TypedDict):
-    """A table or figure."""
-
-    name: str
-    paper: str
-    title: str
-    source: str
-    about: str
-    scale: str
-    scale_note: str
-    base: str
-    changes: Json
-    reference: str
-    needs: list[str]
-    columns: list[ColumnEntry]
-    rows: list[RowEntry]
-    claims: list[ClaimEntry]
-    figure: Json
-    listings: Json
-    run: Json
-
-
-class Book(TypedDict):
-    """All items, and the cost of the computation."""
-
-    items: list[ItemEntry]
-    run: Json
-
 
 WIDTH = 110
 MOST_DECIMALS = 4  # as documents print; smaller values, such as learning rates, are not rounded
@@ -172,40 +68,36 @@ def p_value(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
 
 
-def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
+def cell_texts(cell: Json, column: Json) -> dict[str, str]:
     """A cell of a report as texts, empty if there is no value."""
-    cell = cell or {}
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]
-    gap: Mapping[str, float] = cell.get("difference", {})
-    none: VerdictEntry = {"word": "", "why": "", "p": None}
-    verdict = cell.get("verdict", none)
-
-    def shown(value: Mapping[str, Any], key: str, form: str, **signed: bool) -> str:
-        return number(value[key], form, **signed) if key in value else ""
-
-    difference = shown(gap, "ours", ours, signed=True)
-    if "low" in gap:
-        difference += f" {between(gap['low'], gap['high'], ours, signed=True)}"
-    more = [f"tolerance {gap['tolerance']:g}"] if "tolerance" in gap else []
-    more += [p_value(verdict["p"])] if verdict["p"] is not None else []
-    return {
-        "paper": shown(cell, "paper", paper),
-        "ours": shown(cell, "ours", ours),
-        "spread": shown(cell, "sd", ours),
-        "interval": between(cell["low"], cell["high"], ours) if "low" in cell else "",
-        # "-" if another seed would change nothing.
-        "seeds": str(cell["seeds"] or "-") if "ours" in cell else "",
-        "published": shown(gap, "paper", paper, signed=True),
-        "difference": difference,
-        "verdict": f"{verdict['word']} ({', '.join(more)})" if more else verdict["word"],
-    }
+    texts = dict.fromkeys(COLUMNS, "")
+    if "paper" in cell:
+        texts["paper"] = number(cell["paper"], paper)
+    if "ours" in cell:
+        texts["ours"] = number(cell["ours"], ours)
+        texts["seeds"] = str(cell["seeds"] or "-")  # "-" if another seed would change nothing
+    if "sd" in cell:
+        texts["spread"] = number(cell["sd"], ours)
+    if "low" in cell:
+        texts["interval"] = between(cell["low"], cell["high"], ours)
+    if gap := cell.get("difference"):
+        texts["difference"] = number(gap["ours"], ours, signed=True)
+        if "paper" in gap:
+            texts["published"] = number(gap["paper"], paper, signed=True)
+        if "low" in gap:
+            texts["difference"] += f" {between(gap['low'], gap['high'], ours, signed=True)}"
+    if verdict := cell.get("verdict"):
+        more = [f"tolerance {gap['tolerance']:g}"] if gap and "tolerance" in gap else []
+        more += [p_value(verdict["p"])] if verdict["p"] is not None else []
+        texts["verdict"] = f"{verdict['word']} ({', '.join(more)})" if more else verdict["word"]
+    return texts
 
 
-def text(book: Book) -> str:
+def text(book: Json) -> str:
     """A report for a terminal."""
-    parts = [_item_text(item) for item in book["items"]]
-    if _is_lab(book):
-        parts.insert(0, _wrapped(LAB_NOTE))
+    parts = [_wrapped(LAB_NOTE)] if _is_lab(book) else []
+    parts += map(_item_text, book["items"])
     words = [word for item in book["items"] for word in _words(item)]
     lines = [f"{len(words)} claims: {counted(words)}"] if len(book["items"]) > 1 and words else []
     run = book["run"]
@@ -215,7 +107,28 @@ def text(book: Book) -> str:
     return "\n\n".join(filter(None, [*parts, "\n".join(lines)]))
 
 
-def cells_csv(book: Book) -> str:
+def _item_text(item: Json) -> str:
+    head = f"{item['name']}  {item['title']} ({item['source']})"
+    lines = [_wrapped(line) for line in (head, *about(item))]
+    columns, rows = item["columns"], item["rows"]
+    if any(row["facts"] for row in rows):
+        titles = ("", *(column["title"] for column in columns))
+        facts = [(r["name"], *(r["facts"].get(c["name"], "") for c in columns)) for r in rows]
+        lines += ["", *laid_out([titles, *facts], left=range(len(titles)))]
+    for column in columns:
+        cells = [(row["name"], row["cells"].get(column["name"])) for row in rows]
+        shown = [(name, *cell_texts(cell, column).values()) for name, cell in cells if cell]
+        if shown:
+            titles = (column["title"], *COLUMNS.values())
+            lines += ["", *laid_out([titles, *shown], left=(0, len(COLUMNS)))]
+    lines += [*_listing(item), "", *(_wrapped(line, "  ") for line in noise(item))]
+    lines += [_wrapped(f"{word:<14}{said}", " " * 14) for word, said in _statements(item)]
+    lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
+    lines += [_wrapped(f"note: {line}", "  ") for line in item["needs"]]
+    return "\n".join(lines).rstrip()
+
+
+def cells_csv(book: Json) -> str:
     """Every cell of the tables, one a line, numbers unrounded; formulas are escaped."""
     keys = ("paper", "ours", "sd", "low", "high", "seeds")
     stream = io.StringIO()
@@ -224,19 +137,17 @@ def cells_csv(book: Book) -> str:
     for item in book["items"]:
         for row in item["rows"]:
             for column, cell in row["cells"].items():
+                # A spreadsheet would take a name that begins so for a formula.
+                names = [
+                    f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+                    for name in (item["name"], row["name"], column)
+                ]
                 numbers = (cell.get(key, "") for key in keys)
-                word = cell["verdict"]["word"] if "verdict" in cell else ""
-                names = map(_no_formula, (item["name"], row["name"], column))
-                table.writerow((*names, *numbers, word))
+                table.writerow((*names, *numbers, cell.get("verdict", {}).get("word", "")))
     return stream.getvalue()
 
 
-def _no_formula(text: str) -> str:
-    """Escape a text that a spreadsheet would take for a formula, with an apostrophe."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def compact(item: ItemEntry) -> list[list[str]]:
+def compact(item: Json) -> list[list[str]]:
     """An item as a table with its header: our mean ± deviation (published), or what is said."""
     columns = [
         column
@@ -245,30 +156,30 @@ def compact(item: ItemEntry) -> list[list[str]]:
     ]
     table = [["", *(column["title"] for column in columns)]]
     for row in item["rows"]:
+        line = [row["name"]]
+        for column in columns:
+            texts = cell_texts(row["cells"].get(column["name"], {}), column)
+            ours = " ± ".join(filter(None, (texts["ours"], texts["spread"])))
+            paper = f"({texts['paper']})" if texts["paper"] else ""
+            fact = row["facts"].get(column["name"], "")
+            line.append(" ".join(filter(None, (ours, paper))) + fact)
         if row["cells"] or row["facts"]:
-            texts = (_compact(row["cells"].get(column["name"]), column) for column in columns)
-            said = (row["facts"].get(column["name"], "") for column in columns)
-            table.append([row["name"], *map("".join, zip(texts, said, strict=True))])
+            table.append(line)
     return table
 
 
-def _compact(cell: Cell | None, column: ColumnEntry) -> str:
-    texts = cell_texts(cell, column)
-    ours = f"{texts['ours']} ± {texts['spread']}" if texts["spread"] else texts["ours"]
-    return " ".join(filter(None, (ours, f"({texts['paper']})" if texts["paper"] else "")))
-
-
-def latex(book: Book) -> str:
+def latex(book: Json) -> str:
     r"""The tables for LaTeX, with booktabs; published values are in brackets."""
     parts = ["% Needs \\usepackage{booktabs}."]
     for item in book["items"]:
-        head, *rows = [" & ".join(map(_latex_text, row)) + r" \\" for row in compact(item)]
-        about = f"{item['title']} ({item['source']}). In brackets: published."
+        table = compact(item)
+        head, *rows = [" & ".join(map(_latex_text, row)) + r" \\" for row in table]
+        caption = f"{item['title']} ({item['source']}). In brackets: published."
         parts += [
             "",
             r"\begin{table}",
-            rf"\caption{{{_latex_text(about)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(compact(item)[0]) - 1)}}}",
+            rf"\caption{{{_latex_text(caption)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(table[0]) - 1)}}}",
             *(r"\toprule", head, r"\midrule", *rows, r"\bottomrule"),
             *(r"\end{tabular}", r"\end{table}"),
         ]
@@ -282,20 +193,17 @@ def _latex_text(text: str) -> str:
     return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)
 
 
-def markdown(book: Book) -> str:
+def markdown(book: Json) -> str:
     """The tables and their statements as Markdown, the verdicts of each document counted first."""
     papers: dict[str, list[str]] = {}
     for item in book["items"]:
         papers.setdefault(item["paper"], []).extend(_words(item))
-    every = [word for words in papers.values() for word in words]
-    heads = [word for word in WORDS if word in every]
+    heads = [word for word in WORDS if any(word in words for words in papers.values())]
     parts = [f"# {len(book['items'])} tables and figures reproduced\n"]
     if _is_lab(book):
         parts.append(f"{LAB_NOTE}\n")
     if heads:
-        counts = [
-            [paper, *(str(words.count(word)) for word in heads)] for paper, words in papers.items()
-        ]
+        counts = [[paper, *(str(w.count(head)) for head in heads)] for paper, w in papers.items()]
         parts += [*_markdown_table([["statements of", *heads], *counts]), f"\n{RULE}\n"]
     for item in book["items"]:
         parts += [f"## {item['name']}: {item['title']}\n", f"{item['source']}. {item['about']}\n"]
@@ -322,38 +230,19 @@ def _markdown_table(table: list[list[str]]) -> list[str]:
     return [head, "| --- |" + " ---: |" * (len(table[0]) - 1), *rows]
 
 
-def _item_text(item: ItemEntry) -> str:
-    head = f"{item['name']}  {item['title']} ({item['source']})"
-    lines = [_wrapped(line) for line in (head, *about(item))]
-    columns, rows = item["columns"], item["rows"]
-    if any(row["facts"] for row in rows):
-        titles = ("", *(column["title"] for column in columns))
-        facts = [(r["name"], *(r["facts"].get(c["name"], "") for c in columns)) for r in rows]
-        lines += ["", *laid_out([titles, *facts], left=range(len(titles)))]
-    for column in columns:
-        cells = [(row["name"], row["cells"].get(column["name"])) for row in rows]
-        shown = [(name, cell_texts(cell, column)) for name, cell in cells if cell]
-        if shown:
-            table = [(column["title"], *COLUMNS.values())]
-            table += [(name, *(cell[key] for key in COLUMNS)) for name, cell in shown]
-            lines += ["", *laid_out(table, left=(0, len(COLUMNS)))]
-    lines += _listing(item)
-    lines += ["", *(_wrapped(line, "  ") for line in noise(item))]
-    lines += [_wrapped(f"{word:<14}{said}", " " * 14) for word, said in _statements(item)]
-    lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
-    lines += [_wrapped(f"note: {line}", "  ") for line in item["needs"]]
-    return "\n".join(lines).rstrip()
+REPORTS = {".md": markdown, ".tex": latex, ".csv": cells_csv}
+"""The forms of a report in a file, by its suffix."""
 
 
-def _words(item: ItemEntry) -> list[str]:
+def _words(item: Json) -> list[str]:
     return [claim["verdict"]["word"] for claim in item["claims"]]
 
 
-def _is_lab(book: Book) -> bool:
+def _is_lab(book: Json) -> bool:
     return any(item["scale"] == "lab" and item["base"] for item in book["items"])
 
 
-def _listing(item: ItemEntry) -> list[str]:
+def _listing(item: Json) -> list[str]:
     """The nearest texts to each query, by row."""
     lines, listings = [], item["listings"]
     for i, (query, _) in enumerate(next(iter(listings.values()), ())):
@@ -363,7 +252,7 @@ def _listing(item: ItemEntry) -> list[str]:
     return lines
 
 
-def _statements(item: ItemEntry) -> Iterator[tuple[str, str]]:
+def _statements(item: Json) -> Iterator[tuple[str, str]]:
     """The verdict on each statement, and the statement with the numbers that decide it."""
     for claim in item["claims"]:
         verdict = claim["verdict"]
@@ -372,7 +261,7 @@ def _statements(item: ItemEntry) -> Iterator[tuple[str, str]]:
         yield verdict["word"], f"{claim['text']}{f' ({why})' if why else ''}"
 
 
-def about(item: ItemEntry) -> Iterator[str]:
+def about(item: Json) -> Iterator[str]:
     """Scale, base, time, and the reference of differences."""
     run = item["run"]
     if not item["base"] or not run["seconds"]:
@@ -390,7 +279,7 @@ def about(item: ItemEntry) -> Iterator[str]:
     yield f"{line} {item['scale_note']}".strip()
 
 
-def noise(item: ItemEntry) -> Iterator[str]:
+def noise(item: Json) -> Iterator[str]:
     """Seed noise of the columns that statements are about; of all if there are none."""
     titles = {title for claim in item["claims"] for title in claim["columns"]}
     for column in item["columns"]:
@@ -402,7 +291,7 @@ def noise(item: ItemEntry) -> Iterator[str]:
             yield f"A seed moves {column['title']} by {middle} (standard deviation, {rows})."
 
 
-def missing(item: ItemEntry) -> Iterator[str]:
+def missing(item: Json) -> Iterator[str]:
     """Rows that were not run, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     runnable = sum(row["kind"] not in ("quote", "facts", "derived") for row in item["rows"])

@@ -18,9 +18,17 @@ from pathlib import Path
 
 from contrasent.datasets.official import STS_TASKS, find
 from contrasent.datasets.sts import sts_pairs
-from contrasent.errors import DataError, InputError, suggestion
+from contrasent.errors import DataError
 from contrasent.files import write_json, write_text
-from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, reading, shared
+from contrasent.reproduce.strict import (
+    HERE,
+    Strict,
+    check_names,
+    decode,
+    read_toml,
+    reading,
+    shared_file,
+)
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
@@ -54,24 +62,22 @@ class NamedCorpus(Strict):
         raise DataError(f"the corpus {self.name!r} ({self.title}): no {self.files[0]} in {where}")
 
     def rows(self, folder: Path | None) -> list[Texts]:
-        """All of its rows; with () before each document."""
-        return self.kept(self.read(folder), folder)
-
-    def read(self, folder: Path | None) -> list[Texts]:
-        """The rows of its file, those with a sentence of a test set included."""
+        """The columns in use of all rows of its file; with () before each document."""
         path = self.path(folder)
         if not self.form:
             raise DataError(f"{path}: unknown format")
-        return list(READERS[self.form](path, self))
-
-    def kept(self, rows: list[Texts], folder: Path | None) -> list[Texts]:
-        """The columns in use, of all rows or of those without a sentence of a test set."""
-        tested = tested_sentences(folder) if self.unseen else frozenset[str]()
-        allowed = (row for row in rows if tested.isdisjoint(map(letters, row)))
-        kept = [row[: self.keep or None] for row in allowed]
-        return (
-            [r for row in kept for r in (row, (row[0], row[0], *row[2:]))] if self.itself else kept
-        )
+        rows = list(READERS[self.form](path, self))
+        if self.unseen:
+            tested, every = tested_sentences(folder), len(rows)
+            rows = [row for row in rows if tested.isdisjoint(map(letters, row))]
+            log.warning(
+                f"{self.name}: {every - len(rows):,} of {every:,} rows removed: they contain a "
+                "test sentence of STS or SICK"
+            )
+        rows = [row[: self.keep or None] for row in rows]
+        if self.itself:
+            rows = [r for row in rows for r in (row, (row[0], row[0], *row[2:]))]
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,6 @@ class Built:
     count: int
     digest: str
     source: str
-    dropped: int = 0  # rows of the file that hold a sentence of a test set
 
 
 def letters(text: str) -> str:
@@ -207,14 +212,12 @@ READERS: dict[str, Callable[[Path, NamedCorpus], Iterable[Texts]]] = {
 
 def read_corpora(folder: Path = HERE) -> dict[str, NamedCorpus]:
     """The corpora of a folder of items, by name; the package's if it brings none."""
-    path = shared(folder, "corpora.toml")
+    path = shared_file(folder, "corpora.toml")
     corpora = {}
     for name, data in read_toml(path).items():
         with reading(path):
             corpora[name] = decode(NamedCorpus, {"name": name, **data}, name)
-        form = corpora[name].form
-        if form not in ("", *READERS):
-            raise InputError(path, f"{name}.form {form!r}: unknown{suggestion(form, READERS)}")
+            check_names(f"{name}.form", ("", *READERS), corpora[name].form)
     return corpora
 
 
@@ -222,13 +225,11 @@ def build(
     corpus: NamedCorpus, sentences: int | None, data: Path | None, home: Path, draw: int = 0
 ) -> Built:
     """Sample and write a corpus, unless it is already written; ``draw``: which sample."""
-    seed = SAMPLE_SEED + draw
-    source = corpus.path(data)
-    definition = [corpus.form, corpus.columns, corpus.keep, corpus.labels, corpus.itself]
-    definition += [sorted(tested_sentences(data))] if corpus.unseen else []
+    seed, source = SAMPLE_SEED + draw, corpus.path(data)
     files = (path.stat() for path in (source, _beginnings(source)) if path.is_file())
     stamps = [(file.st_size, file.st_mtime_ns) for file in files]
-    how = (*definition, sentences, seed)
+    tested = sorted(tested_sentences(data)) if corpus.unseen else None
+    how = (corpus.model_dump(exclude={"title", "files"}), tested, sentences, seed)
     mark = hashlib.sha256(repr((source.name, stamps, how)).encode()).hexdigest()[:12]
     stem = f"{corpus.name}-{sentences or 'all'}"
     meta = home / f"{stem}-{mark}.json"
@@ -237,36 +238,28 @@ def build(
         if Path(built_before.path).is_file():
             return built_before
     documents, width = corpus.form == "documents", 1
-    every = corpus.read(data)
-    kept = corpus.kept(every, data)
-    dropped = len(every) * (1 + corpus.itself) - len(kept)
-    if corpus.unseen:
-        log.warning(
-            f"{corpus.name}: {dropped:,} of {len(every):,} rows removed: they contain a test "
-            "sentence of STS or SICK"
-        )
+    rows = corpus.rows(data)
     if documents:
-        parts = groupby(kept, key=bool)
+        parts = groupby(rows, key=bool)
         groups = _sampled_documents([list(part) for some, part in parts if some], sentences, seed)
         text = "\n\n".join("\n".join(row[0] for row in group) for group in groups) + "\n"
         count = sum(map(len, groups))
     else:
-        rows = _sampled(kept, sentences, seed)
+        rows = _sampled(rows, sentences, seed)
         count, width = len(rows), len(rows[0]) if rows else 0
         # Not csv: a spreadsheet would evaluate cells that begin with "=".
-        told = (
-            r[0] if width == 1 else json.dumps({f"text{i}": t for i, t in enumerate(r)})
-            for r in rows
+        lines = (
+            row[0] if width == 1 else json.dumps({f"text{i}": t for i, t in enumerate(row)})
+            for row in rows
         )
-        text = "".join(f"{line}\n" for line in told)
+        text = "".join(f"{line}\n" for line in lines)
     if count < 2:
         raise DataError(f"{source}: {count} usable rows; check that this is the right file")
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Named by its content: a run can be resumed if its source was merely copied again.
     target = home / f"{stem}-{digest[:12]}{'.txt' if width == 1 else '.jsonl'}"
     write_text(target, text)
-    path = str(target.resolve())
-    built = Built(corpus.name, path, documents, count, digest, source.name, dropped)
+    built = Built(corpus.name, str(target.resolve()), documents, count, digest, source.name)
     write_json(meta, asdict(built))
     return built
 

@@ -1,15 +1,67 @@
-"""The figures of items as SVG, from a report's plain data."""
+"""The figures of items: their plain data, and from these the pictures as SVG."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from contrasent import pictures
 from contrasent.files import write_text
 from contrasent.report import Report
-from contrasent.reproduce.console import Book
 from contrasent.reproduce.store import Json
+from contrasent.reproduce.table_verdicts import Scores
+from contrasent.reproduce.tables import Item
+
+
+def figure_data(
+    item: Item,
+    scale: str,
+    reports: Mapping[tuple[str, str], Mapping[str, Report]],
+    scores: Scores,
+) -> Json:
+    """Plain data of an item's figure; empty without a figure or results."""
+    if item.figure == "sweep":
+        return _sweep_data(item, scale, scores)
+    rows: Json = {}
+    for row in item.rows if item.figure else ():
+        for name in item.evaluations:
+            some = list(reports.get((row.name, name), {}).values())
+            if item.figure == "curves":
+                curves_of = [r.notes["curves"] for r in some if "curves" in r.notes]
+                if curves_of:
+                    rows[row.name] = [next(iter(curves.values())) for curves in curves_of]
+            elif item.figure == "trace":
+                paths = [r.notes["path"] for r in some if "path" in r.notes]
+                if paths:
+                    # [step, uniformity, alignment] at each stop, averaged over seeds.
+                    rows[row.name] = [
+                        [ps[0][0], *(round(sum(p[k] for p in ps) / len(ps), 5) for k in (1, 2))]
+                        for ps in zip(*paths, strict=False)
+                    ]
+            elif some:
+                rows.setdefault(row.name, some[0].to_json())
+    return {"kind": item.figure, "rows": rows} if rows else {}
+
+
+def _sweep_data(item: Item, scale: str, scores: Scores) -> Json:
+    """A panel for each axis and column: our values with intervals, and the published ones."""
+    panels: list[Json] = []
+    for axis in item.sweep.split(","):
+        for name, column in item.columns.items():
+            points: list[Json] = []
+            for row in item.rows:
+                if axis not in row.point or scale not in row.scales:
+                    continue
+                line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
+                points.append({"x": row.point[axis], "line": line})
+                if (ours := scores.get(name, {}).get(row.name)) is not None:
+                    low, high = (ours.interval() if ours.seeded else None) or (None, None)
+                    points[-1] |= {"ours": ours.mean, "low": low, "high": high}
+                if name in row.expected:
+                    points[-1]["paper"] = row.expected[name].value
+            if any("ours" in point or "paper" in point for point in points):
+                panels.append({"axis": axis, "column": column.title, "points": points})
+    return {"kind": "sweep", "apart": scale == "lab", "panels": panels} if panels else {}
 
 
 def draw(figure: Json, name: str = "figure") -> str | None:
@@ -34,7 +86,7 @@ def draw(figure: Json, name: str = "figure") -> str | None:
     return picture and re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{prefix}-", picture)
 
 
-def write_figures(folder: Path, book: Book) -> list[Path]:
+def write_figures(folder: Path, book: Json) -> list[Path]:
     """Write the figures of a book into a folder, one SVG file an item."""
     written = []
     for item in book["items"]:

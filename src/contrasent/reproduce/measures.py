@@ -30,7 +30,7 @@ from contrasent.metrics import cosine
 from contrasent.report import Report, Row
 from contrasent.reproduce.corpora import read_corpora, sample
 from contrasent.reproduce.store import Json
-from contrasent.reproduce.tables import Names, Value
+from contrasent.reproduce.strict import Names, Value
 from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn
 
@@ -42,22 +42,21 @@ STS: tuple[Sts, ...] = get_args(Sts)
 
 SENTENCES = 20_000  # of Wikipedia, if a measure reads a sample of it
 Options = Mapping[str, Value | Names]
+OptionTypes = dict[str, tuple[Any, Value | Names]]  # type and default of each
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
 FOLLOWING = ("trace", "curve")  # measures that evaluate a run during training
 FORM = (Form, "senteval")
-ANY_SPLIT = (Literal["all", Split], "all")
-TASKS = (tuple[Sts, ...], STS)
+TASKS = tuple[Sts, ...]
 
 
 def glove(folder: Path | None) -> Path:
     """The file of GloVe vectors."""
-    path = find(GLOVE, folder)
-    if path is None:
-        # Stored with the results, so without local folder names.
-        where = "in the data folder" if folder or data_folder() else "without CONTRASENT_DATA"
-        raise DataError(f"needs GloVe's vectors: no {GLOVE[0]} {where}")
-    return path
+    if (path := find(GLOVE, folder)) is not None:
+        return path
+    # Stored with the results, so without local folder names.
+    where = "in the data folder" if folder or data_folder() else "without CONTRASENT_DATA"
+    raise DataError(f"needs GloVe's vectors: no {GLOVE[0]} {where}")
 
 
 def scored_pairs(
@@ -78,16 +77,18 @@ def scored_pairs(
 
 def trace(record: Json, **options: Any) -> Report:
     """The path of a training run: alignment and uniformity first, last, and their change."""
-    points = [(step, Report.from_json(report)) for step, report in record["trace"]]
-    names = ("uniformity", "alignment")
-    # The notes have the whole path, step 0 first.
-    path = [[step, *(report.one(metric=name).value for name in names)] for step, report in points]
-    rows, count = [], points[0][1].one(metric="uniformity").count
+    reports = [(step, Report.from_json(report)) for step, report in record["trace"]]
+    points = [
+        (step, report.one(metric="uniformity"), report.one(metric="alignment"))
+        for step, report in reports
+    ]
+    rows = []
     for name, place in (("alignment", 2), ("uniformity", 1)):
-        first, last = path[0][place], path[-1][place]
-        values = {"first": first, "last": last, "change": last - first}
-        rows += [Row("trace", "", f"{name}_{k}", "", v, count) for k, v in values.items()]
-    return Report(tuple(rows), {"path": path})
+        first, last = points[0][place], points[-1][place]
+        values = {"first": first.value, "last": last.value, "change": last.value - first.value}
+        rows += [Row("trace", "", f"{name}_{k}", "", v, first.count) for k, v in values.items()]
+    # The notes have the whole path, step 0 first.
+    return Report(tuple(rows), {"path": [[step, u.value, a.value] for step, u, a in points]})
 
 
 def curve(record: Json, **options: Any) -> Report:
@@ -155,7 +156,7 @@ class Measure:
     run: Callable[..., Report]
     reads: Callable[..., Iterable[str]]  # from data folder and options to the texts to measure on
     # type and default of each; 0 captions or samples are all
-    options: Mapping[str, tuple[Any, Value | Names]] = field(default_factory=dict)
+    options: OptionTypes = field(default_factory=dict)
     of_training: bool = False  # whether it follows training, and needs no model
 
     def complete(self, given: Options) -> Options:
@@ -174,6 +175,10 @@ def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
     for text in MEASURES[kind].reads(folder, **options):
         total.update(text.encode() + b"\n")
     return total.hexdigest()[:24]
+
+
+def _nothing(folder: Path | None) -> Iterable[str]:
+    return ()
 
 
 def _pairs(folder: Path | None, **options: Any) -> Iterator[str]:
@@ -259,6 +264,10 @@ def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, *
     return Report((row,), {"listing": hits})
 
 
+def _repetition_bias(encode: EncodeFn, folder: Path | None, *, queries: int, text: str) -> Report:
+    return repetition_bias(encode, _repeated(folder, text=text), queries=queries)
+
+
 def _pair_similarity(encode: EncodeFn, folder: Path | None, *, query: str, texts: Names) -> Report:
     vectors = encode([query, *texts])
     cosines = cosine(vectors[:1].repeat(len(texts), axis=0), vectors[1:])
@@ -266,15 +275,19 @@ def _pair_similarity(encode: EncodeFn, folder: Path | None, *, query: str, texts
     return Report(tuple(rows), {})
 
 
+PAIRS = tuple[Literal[Sts, "SICKR-all", "STSB-de", "STSB-es"], ...]
+AGGREGATES = tuple[Literal["all", "mean", "wmean"], ...]
+TEST: OptionTypes = {"split": (Split, "test"), "form": FORM}
+EVERY: OptionTypes = {"split": (Literal["all", Split], "all"), "form": FORM}
+
 MEASURES = {
     "sts": Measure(
         sts,
         _pairs,
         {
-            "tasks": (tuple[Literal[Sts, "SICKR-all", "STSB-de", "STSB-es"], ...], STS),
-            "split": (Split, "test"),
-            "form": FORM,
-            "aggregate": (tuple[Literal["all", "mean", "wmean"], ...], ("all",)),
+            **TEST,
+            "tasks": (PAIRS, STS),
+            "aggregate": (AGGREGATES, ("all",)),
             "subsets": (bool, False),
         },
     ),
@@ -286,31 +299,21 @@ MEASURES = {
             "solver": (Literal["fast", "senteval"], "fast"),
         },
     ),
-    "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
-    "spectrum": Measure(_spectrum, _pairs, {"split": (Split, "test"), "form": FORM}),
+    "geometry": Measure(_geometry, _pairs, EVERY),
+    "spectrum": Measure(_spectrum, _pairs, TEST),
     "lexical_overlap": Measure(_overlap, _corpus_texts, {"corpora": (Names, ())}),
     "trace": Measure(
-        trace,
-        _pairs,
-        {"every": (Size, 10), "split": ANY_SPLIT, "form": FORM, "sample": (Size, 0)},
-        of_training=True,
+        trace, _pairs, {**EVERY, "every": (Size, 10), "sample": (Size, 0)}, of_training=True
     ),
     "curve": Measure(
         curve,
         _pairs,
-        {
-            "every": (Size, 100),
-            "tasks": (tuple[Sts, ...], ("STSB",)),
-            "split": (Split, "dev"),
-            "form": FORM,
-        },
+        {"every": (Size, 100), "tasks": (TASKS, ("STSB",)), "split": (Split, "dev"), "form": FORM},
         of_training=True,
     ),
-    "development": Measure(development, lambda folder: (), of_training=True),
+    "development": Measure(development, _nothing, of_training=True),
     "stsb_retrieval": Measure(
-        stsb_retrieval,
-        _pairs,
-        {"directions": (Literal["both", "first"], "both"), "split": (Split, "test"), "form": FORM},
+        stsb_retrieval, _pairs, {**TEST, "directions": (Literal["both", "first"], "both")}
     ),
     "listing": Measure(
         _listing,
@@ -322,11 +325,9 @@ MEASURES = {
             "k": (Size, 3),
         },
     ),
-    "length_bias": Measure(length_bias, _pairs, {"tasks": TASKS, "form": FORM}),
+    "length_bias": Measure(length_bias, _pairs, {"tasks": (TASKS, STS), "form": FORM}),
     "repetition_bias": Measure(
-        lambda encode, folder, queries, text: repetition_bias(
-            encode, _repeated(folder, text=text), queries=queries
-        ),
+        _repetition_bias,
         _repeated,
         {"queries": (Size, 100), "text": (Literal["flickr30k", "wiki"], "flickr30k")},
     ),
@@ -335,7 +336,7 @@ MEASURES = {
         lambda folder, query, texts: (query, *texts),
         {"query": (str, ""), "texts": (Names, ())},
     ),
-    "terms": Measure(terms, lambda folder: (), of_training=True),
-    "speed": Measure(speed, lambda folder: (), of_training=True),
+    "terms": Measure(terms, _nothing, of_training=True),
+    "speed": Measure(speed, _nothing, of_training=True),
 }
 """By name."""

@@ -16,18 +16,22 @@ from typing import Any, NamedTuple
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import INSTALLED, resolve
 from contrasent.reproduce import measures
-from contrasent.reproduce.corpora import Built, NamedCorpus, build
+from contrasent.reproduce.corpora import NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.reading import (
-    Resolved,
+from contrasent.reproduce.store import Json, ResultStore, digest_of, folder_digest
+from contrasent.reproduce.tables import (
+    BASE,
+    GLOVE,
+    NEW,
+    TARGET,
+    FittedTransform,
+    Item,
+    Row,
     Scale,
-    evaluations_of,
-    models_of,
+    Training,
     recipe_digest,
     resolve_row,
 )
-from contrasent.reproduce.store import Json, ResultStore, digest_of, folder_digest
-from contrasent.reproduce.tables import BASE, GLOVE, NEW, TARGET, FittedTransform, Item, Row
 
 NUMBERS = {"train": 2, "measure": 2}
 """Versions of the code, raised whenever the same work gives other numbers than before, so that
@@ -35,34 +39,11 @@ older results are not taken for today's. A digest of the source would throw away
 every comment, so it is only recorded."""
 
 INDIFFERENT = ("save_steps", "eval_size")  # settings that do not affect numbers
-OF_EVALUATION = (
-    "eval_steps",
-    "early_stopping_patience",
-)  # settings that matter only if a run is evaluated
+OF_EVALUATION = ("eval_steps", "early_stopping_patience")  # those of a run that is evaluated
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
-    """How a model is trained; ``trace``: options of the measure that follows it, if any."""
-
-    corpus: Built
-    resolved: Resolved
-    trace: Options | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedModel:
-    """Something that encodes sentences; ``base`` is the folder or file that it begins from."""
-
-    key: str  # digest of everything that determines its numbers
-    kind: str
-    base: str
-    training: Training | None = None
-    pooling: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Measurement:
     """One measurement of one model."""
 
     key: str  # digest of everything that determines its numbers
@@ -74,28 +55,30 @@ class Unit:
 
 
 @dataclass(slots=True)
-class ModelJob:
-    """A model and its measurements, done by one process at a time."""
+class Job:
+    """Something that encodes sentences, and its measurements, done by one process at a time."""
 
-    model: PlannedModel
-    units: dict[str, Unit]
-    label: str
-    seed: int  # the first one that needs it
+    key: str  # digest of everything that determines its numbers
+    kind: str  # "train", "encoder" or "glove"
+    base: str  # the folder or file that it begins from
+    training: Training | None = None
+    pooling: str = ""
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    label: str = ""
+    seed: int = 0  # the first one that needs it
 
     def describe(self) -> Json:
         """The record that is stored with its results."""
-        model = self.model
-        about: Json = {"label": self.label, "base": Path(model.base).name}
-        if model.training is not None:
-            resolved = model.training.resolved
+        about: Json = {"label": self.label, "base": Path(self.base).name}
+        if (training := self.training) is not None and training.corpus is not None:
             # Local paths are private.
-            names = {k: Path(v).name for k, v in models_of(resolved.given).items()}
-            corpus = asdict(model.training.corpus)
+            names = {k: Path(v).name for k, v in training.models.items()}
+            corpus = asdict(training.corpus)
             del corpus["path"]
             about |= {
-                "objective": resolved.objective,
-                "parameters": {**resolved.defaults, **resolved.given, **names},
-                "settings": resolved.settings,
+                "objective": training.objective,
+                "parameters": {**training.defaults, **training.given, **names},
+                "settings": training.settings,
                 "corpus": corpus,
             }
         return about
@@ -104,33 +87,37 @@ class ModelJob:
 class WorkPlan(NamedTuple):
     """Jobs in the order to do them, and the contents of each item's rows."""
 
-    jobs: list[ModelJob]
+    jobs: list[Job]
     manifests: dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where results and data sets are, and the folders of checkpoints."""
-
-    results: Path
-    data: Path | None
-    base: str = ""  # what "@base" stands for, or "" for the scale's own
-    checkpoints: dict[str, str] = field(default_factory=dict)
-
-
 class Planner:
-    """Makes plans; remembers digests of folders, corpora and texts."""
+    """Makes plans; remembers digests of folders, corpora and texts.
 
-    def __init__(self, place: Place, scale: Scale, corpora: Mapping[str, NamedCorpus]) -> None:
-        self.place, self.scale, self.corpora = place, scale, corpora
-        self.store = ResultStore(place.results)
+    ``base``: what "@base" stands for, or "" for the scale's own; ``checkpoints``: folders by the
+    names that items give them.
+    """
+
+    def __init__(
+        self,
+        results: Path,
+        data: Path | None,
+        scale: Scale,
+        corpora: Mapping[str, NamedCorpus],
+        *,
+        base: str = "",
+        checkpoints: Mapping[str, str] | None = None,
+    ) -> None:
+        self.store, self.data, self.scale = ResultStore(results), data, scale
+        self.base, self.checkpoints = base or scale.base, checkpoints or {}
         self._digest = cache(folder_digest)
-        home = place.results / "corpora"
         self._corpus = cache(
-            lambda name, n, draw: build(self.corpora[name], n or None, place.data, home, draw)
+            lambda name, count, draw: build(
+                corpora[name], count or None, data, results / "corpora", draw
+            )
         )
         self._texts: dict[str, str] = {}
-        self._jobs: dict[str, ModelJob] = {}
+        self._jobs: dict[str, Job] = {}
 
     def plan(self, items: Sequence[Item], seeds: int | None) -> WorkPlan:
         """The work for items."""
@@ -140,22 +127,18 @@ class Planner:
         return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.seed), manifests)
 
     def _item(self, item: Item, wanted: int | None) -> Json:
-        base = Path(self._name(item.base)).name
-        changes = self.scale.changed
-        before = self.store.manifest(item.name, self.scale.name)
+        base, changes = Path(self._name(item.base)).name, self.scale.changed
         known = seeds = wanted or item.seeds
-        if before is not None:
+        if (before := self.store.manifest(item.name, self.scale.name)) is not None:
             then = before.get("changes", {})
-            if before["base"] != base or then != changes:
-                stored, current = (
-                    ", ".join(f"{k} {v}" for k, v in settings.items()) or "the scale's own settings"
-                    for settings in (then, changes)
-                )
-                problem = f"with {stored}, not with {current}"
-                if before["base"] != base:
-                    problem = f"from the base {before['base']!r}, not {base!r}"
+            problem = ""
+            if before["base"] != base:
+                problem = f"from the base {before['base']!r}, not {base!r}"
+            elif then != changes:
+                problem = f"with {_listed(then)}, not with {_listed(changes)}"
+            if problem:
                 problem = f"holds {item.name} {problem}; choose another"
-                raise OptionError("--results", str(self.place.results), problem)
+                raise OptionError("--results", str(self.store.home), problem)
             # Seeds run earlier stay in the report.
             known = max(seeds, before["seeds"])
         return {
@@ -178,55 +161,56 @@ class Planner:
         planned["recipe"] = recipe_digest(item, row, self.scale.name)
         try:
             for seed in range(known if row.seeded else 1):
-                for name in evaluations_of(item, row, self.scale.name):
-                    measurement = self._measurement(item, row, name, seed, planned)
-                    if measurement is not None and seed < seeds:
-                        model, unit = measurement
-                        label = f"{item.name} {row.name!r} seed {seed}"
-                        job = self._jobs.setdefault(model.key, ModelJob(model, {}, label, seed))
-                        job.units[unit.key] = unit
-                        job.seed = min(job.seed, seed)
+                for name in row.at(self.scale.name).evaluations:
+                    self._measure(item, row, name, seed, planned, wanted=seed < seeds)
         except UserError as error:
             planned["skipped"] = str(error)
         return planned
 
-    def _measurement(
-        self, item: Item, row: Row, name: str, seed: int, planned: Json
-    ) -> tuple[PlannedModel, Unit] | None:
-        evaluation = item.evaluations[name]
-        if MEASURES[evaluation.kind].of_training and row.kind == "encoder":
-            return None
-        options = MEASURES[evaluation.kind].complete(evaluation.at(self.scale.name))
-        model = self._model(item, row, item.first_seed + seed, evaluation.kind, options)
+    def _measure(
+        self, item: Item, row: Row, name: str, seed: int, planned: Json, *, wanted: bool
+    ) -> None:
+        """Note the keys of an evaluation of a row at a seed, and add its job if it is wanted."""
+        kind = item.evaluations[name].kind
+        if MEASURES[kind].of_training and row.kind == "encoder":
+            return
+        options = item.options(name, self.scale.name)
+        own_seed = item.first_seed + seed
+        if row.kind == "encoder":
+            job = self._encoder(row)
+        else:
+            job = self._training(row, own_seed, kind, options)
         about = planned["measured"].setdefault(name, {"units": {}})
         try:
-            unit = self._unit(model, row, evaluation.kind, options, item.first_seed + seed)
+            measurement = self._measurement(job, row, kind, options, own_seed)
         except DataError as error:
             about["skipped"] = str(error)
-            return None
-        about["units"][str(seed)] = unit.key
-        planned["models"].setdefault(name, {})[str(seed)] = model.key
-        return model, unit
+            return
+        about["units"][str(seed)] = measurement.key
+        planned["models"].setdefault(name, {})[str(seed)] = job.key
+        if wanted:
+            job.label, job.seed = f"{item.name} {row.name!r} seed {seed}", seed
+            job = self._jobs.setdefault(job.key, job)
+            job.measurements[measurement.key] = measurement
+            job.seed = min(job.seed, seed)
 
-    def _model(self, item: Item, row: Row, seed: int, kind: str, options: Options) -> PlannedModel:
-        if row.kind == "encoder":
-            return self._encoder(row)
-        resolved_row = resolve_row(item, row, self.scale, seed=seed)
+    def _training(self, row: Row, seed: int, kind: str, options: Options) -> Job:
+        training = resolve_row(row, self.scale, seed=seed)
         base = self._folder(row.base)
-        models = {k: self._folder(v, row.base) for k, v in models_of(resolved_row.given).items()}
-        settings = dict(resolved_row.settings)
+        models = {k: self._folder(v, row.base) for k, v in training.models.items()}
+        settings = dict(training.settings)
         if settings["pooling"] is None and not (base / "modules.json").is_file():
             settings["pooling"] = "cls"
-        built = self._corpus(row.corpus, resolved_row.sentences, seed if row.fresh_samples else 0)
+        built = self._corpus(row.corpus, training.sentences, seed if row.fresh_samples else 0)
         trace = options if kind in measures.FOLLOWING else None
-        select = "none" if trace else resolved_row.select
+        select = "none" if trace else training.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
         judged_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
-        values = {**resolved_row.defaults, **resolved_row.given}
+        values = {**training.defaults, **training.given}
         fingerprint = {
             "version": NUMBERS["train"],
             "base": self._digest(base),
-            "objective": resolved_row.objective,
+            "objective": training.objective,
             "parameters": {**values, **{k: self._digest(v) for k, v in models.items()}},
             "settings": {
                 k: v
@@ -238,27 +222,31 @@ class Planner:
             "trace": [kind, trace] if trace is not None else None,
             "judged on": judged_on,
         }
-        parameters = {**resolved_row.given, **{k: str(v) for k, v in models.items()}}
-        resolved = replace(resolved_row, settings=settings, given=parameters, select=select)
-        training = Training(built, resolved, trace)
-        return PlannedModel(digest_of(fingerprint), "train", str(base), training)
+        given = {**training.given, **{k: str(v) for k, v in models.items()}}
+        training = replace(
+            training, settings=settings, given=given, select=select, corpus=built, trace=trace
+        )
+        return Job(digest_of(fingerprint), "train", str(base), training)
 
-    def _encoder(self, row: Row) -> PlannedModel:
+    def _encoder(self, row: Row) -> Job:
         if row.encoder == GLOVE:
-            path = measures.glove(self.place.data)
+            path = measures.glove(self.data)
             stamp = path.stat()
-            parts: dict[str, Any] = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
-            return PlannedModel(digest_of(parts), "glove", str(path))
+            parts: Json = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
+            return Job(digest_of(parts), "glove", str(path))
         folder = self._folder(row.encoder, row.base)
         parts = {"encoder": self._digest(folder), "pooling": row.pooling}
-        return PlannedModel(digest_of(parts), "encoder", str(folder), pooling=row.pooling)
+        return Job(digest_of(parts), "encoder", str(folder), pooling=row.pooling)
 
-    def _unit(self, model: PlannedModel, row: Row, kind: str, options: Options, seed: int) -> Unit:
+    def _measurement(
+        self, job: Job, row: Row, kind: str, options: Options, seed: int
+    ) -> Measurement:
         fit = None if MEASURES[kind].of_training else row.postprocess
-        about: dict[str, Any] = {}
+        about: Json = {}
         text = ""
         if fit is not None:
-            about = {"kind": fit.kind, "options": fit.options, "corpus": TARGET}
+            stated = fit.model_dump(exclude={"kind", "corpus"}, exclude_none=True)
+            about = {"kind": fit.kind, "options": stated, "corpus": TARGET}
             if fit.kind == "flow":
                 about["seed"] = seed
             if fit.corpus != TARGET:
@@ -267,20 +255,18 @@ class Planner:
                 about["corpus"], text = built.digest, built.path
         parts = {
             "version": NUMBERS["measure"],
-            "model": model.key,
+            "model": job.key,
             "kind": kind,
             "options": options,
             "texts": self._text_digest(kind, options),
             "fit": about or None,
         }
-        return Unit(digest_of(parts), kind, options, fit, text, seed)
+        return Measurement(digest_of(parts), kind, options, fit, text, seed)
 
     def _name(self, name: str, own: str = BASE) -> str:
         """The encoder of a name in an item; "@base" of a row is its own base."""
         name = own if name == BASE else name
-        if name == BASE:
-            return self.place.base or self.scale.base
-        return self.place.checkpoints.get(name, name)
+        return self.base if name == BASE else self.checkpoints.get(name, name)
 
     def _folder(self, name: str, own: str = BASE) -> Path:
         if NEW in (name, own if name == BASE else name):
@@ -293,7 +279,7 @@ class Planner:
 
     def _untrained(self, base: Path) -> Path:
         """A model of a base's shape with random weights, the same each time."""
-        target = self.place.results / "models" / f"untrained-{self._digest(base)[:12]}"
+        target = self.store.model(f"untrained-{self._digest(base)[:12]}")
         if not (target / "modules.json").is_file():
             import torch
 
@@ -310,5 +296,9 @@ class Planner:
     def _text_digest(self, kind: str, options: Options) -> str:
         key = json.dumps([kind, dict(options)], sort_keys=True)
         if key not in self._texts:
-            self._texts[key] = measures.texts_digest(kind, options, self.place.data)
+            self._texts[key] = measures.texts_digest(kind, options, self.data)
         return self._texts[key]
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {v}" for k, v in settings.items()) or "the scale's own settings"

@@ -1,4 +1,4 @@
-"""From stored results to a report: values of each row, verdicts, and all of it as plain data."""
+"""From stored results to a report as plain data: values of rows, and verdicts in numbers."""
 
 import csv
 import json
@@ -6,51 +6,21 @@ import math
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from contrasent.errors import DataError, InputError
+from contrasent.errors import InputError
 from contrasent.report import Report, key_text, read_reports
-from contrasent.reproduce import console
-from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.reading import ItemFolder, evaluations_of, recipe_digest
-from contrasent.reproduce.store import Json, ResultStore, times
-from contrasent.reproduce.table_verdicts import (
-    ABSENT,
-    CHOSEN,
-    INERT_SHARE,
-    VALUE,
-    RowComparison,
-    Scores,
-    SeedScores,
-    StatementPart,
-    TableVerdicts,
-    Verdict,
-    bounds,
-    counted,
-    decide,
-    difference,
-    from_published,
-    on_one_front,
-    published_difference,
-    tuned,
-)
-from contrasent.reproduce.tables import (
-    BETTER,
-    EQUAL,
-    NO_BETTER,
-    NO_WORSE,
-    SCALES,
-    Claim,
-    Item,
-    Row,
-    ScaleName,
-    TableColumn,
-)
+from contrasent.report import Row as ReportRow
+from contrasent.reproduce import console, tables
+from contrasent.reproduce import table_verdicts as verdicts
+from contrasent.reproduce.figures import figure_data
+from contrasent.reproduce.store import Json, ResultStore
+from contrasent.reproduce.table_verdicts import SeedScores, TableVerdicts, Verdict, bounds
+from contrasent.reproduce.tables import Claim, Item, ItemFolder, Row, ScaleName, TableColumn
 from contrasent.stats.seeds import EffectEstimate
 
 ORDER = ("batch_size", "gradient_accumulation_steps", "buckets", "max_steps", "num_train_epochs")
 """Settings that rows must share to see their sentences in the same order."""
-
-Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 
 _PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"  # only the last part of a local path is shown
 
@@ -63,7 +33,8 @@ class ItemResults:
         self.scale: ScaleName = scale or ("paper" if "paper" in store.scales(item.name) else "lab")
         self.manifest = store.manifest(item.name, self.scale) or {}
         self.planned: dict[str, Json] = {row["name"]: row for row in self.manifest.get("rows", ())}
-        self.records: dict[str, Json] = {}
+        self.records: dict[str, Json] = {}  # of measurements and training runs, by their keys
+        # by row and evaluation: reports by seed, and the draws of a row without seeds
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
         self.draws: dict[tuple[str, str], Mapping[str, str]] = {}
         for row in item.rows:
@@ -81,34 +52,31 @@ class ItemResults:
     def _read(self, place: tuple[str, str], units: Mapping[str, str]) -> None:
         reports = self.reports[place] = {}
         for seed, key in units.items():
-            if (unit := self.store.unit(key)) is not None:
+            if (unit := self.store.read("units", key)) is not None:
                 reports[seed] = Report.from_json(unit["report"])
                 self.draws[place] = unit.get("draws", {})
                 self.records[key] = unit
-                if (record := self.store.unit(f"train-{unit['model']}")) is not None:
+                if (record := self.store.read("units", f"train-{unit['model']}")) is not None:
                     self.records[unit["model"]] = record
 
     def _scores(self, row: Row, column: TableColumn) -> SeedScores | None:
-        place = row.name, column.evaluation
-        values: dict[int, float] = {}
-        over_items: tuple[float, float] | None = None
-        draws: tuple[float, ...] = ()
+        place, factor = (row.name, column.evaluation), column.factor
+        found: dict[int, ReportRow] = {}
         for seed, report in self.reports.get(place, {}).items():
-            try:
-                row_of_report = report.one(**column.select)
-            except DataError:
-                continue
-            values[int(seed)] = column.factor * row_of_report.value
-            if row_of_report.low is not None and row_of_report.high is not None:
-                over_items = column.factor * row_of_report.low, column.factor * row_of_report.high
-            if not row.seeded:
-                stored = self.draws[place].get(key_text(row_of_report.key), "")
-                draws = tuple(column.factor * float(draw) for draw in stored.split())
-        if not values:
+            rows = report.select(**column.select).rows
+            if len(rows) == 1:
+                found[int(seed)] = rows[0]
+        if not found:
             return None
-        seeds = tuple(sorted(values))
-        ordered = tuple(values[seed] for seed in seeds)
-        return SeedScores(ordered, row.seeded, seeds, over_items, draws, self._order(*place))
+        seeds, last = tuple(sorted(found)), [*found.values()][-1]
+        over_items, draws = None, tuple[float, ...]()
+        if last.low is not None and last.high is not None:
+            over_items = factor * last.low, factor * last.high
+        if not row.seeded:
+            stored = self.draws[place].get(key_text(last.key), "")
+            draws = tuple(factor * float(draw) for draw in stored.split())
+        values = tuple(factor * found[seed].value for seed in seeds)
+        return SeedScores(values, row.seeded, seeds, over_items, draws, self._order(*place))
 
     def _derive(self, row: Row) -> None:
         """The values of a row that is made of others, where all of these have some."""
@@ -118,11 +86,13 @@ class ItemResults:
             if not rows or not all(name in scores for name in rows for scores in about):
                 continue
             if column.front:
-                signs = [1 if self.item.columns[c].better == "higher" else -1 for c in column.front]
+                signs = [self.item.columns[name].sign for name in column.front]
                 of_rows = [[scores[name].by_seed() for scores in about] for name in rows]
-                derived = on_one_front(of_rows, signs)
+                derived = verdicts.on_one_front(of_rows, signs)
             else:
-                derived = tuned([about[0][name] for name in rows], column.better == "higher")
+                derived = verdicts.tuned(
+                    [about[0][name] for name in rows], column.better == "higher"
+                )
             if derived is not None:
                 self.scores.setdefault(column.name, {})[row.name] = derived
 
@@ -146,7 +116,12 @@ class ItemResults:
         lines = (line for record in trained for line in record.get("shares", ()))
         largest = max((line[claim.term] for line in lines if claim.term in line), default=None)
         known = all("shares" in record for record in trained)
-        return largest if known or (largest or 0.0) >= INERT_SHARE else None
+        return largest if known or (largest or 0.0) >= verdicts.INERT_SHARE else None
+
+    def verdicts(self) -> TableVerdicts:
+        """The verdicts on its statements and values."""
+        shares = {claim.name: self.share(claim) for claim in self.item.claims}
+        return verdicts.decide(self.item, self.scale, self.scores, shares)
 
     def skipped(self, row: Row) -> str:
         """Why a row lacks values; "" if it has them all."""
@@ -173,8 +148,9 @@ class ItemResults:
             missing = [seed for seed, key in about["units"].items() if not self.store.has(key)]
             for seed in missing:
                 key = planned["models"].get(name, {}).get(seed, "")
-                record = self.store.unit(f"train-{key}") or {}
-                if reason := record.get("failed") or self.store.skipped(key):
+                record = self.store.read("units", f"train-{key}") or {}
+                skipped = self.store.read("skipped", key) or {}
+                if reason := record.get("failed") or skipped.get("reason"):
                     yield reason
                 else:
                     left[name] = f"{len(missing)} of {len(about['units'])} seeds are still to run"
@@ -191,9 +167,9 @@ class ItemResults:
             if there and row.name not in self.scores.get(column.name, {}):
                 wanted = ", ".join(f"{k} {v}" for k, v in column.select.items())
                 yield f"{column.evaluation}: the results have no {wanted}"
-        here = evaluations_of(self.item, row, self.scale)
-        for scale in SCALES:
-            names = evaluations_of(self.item, row, scale)
+        here = row.at(self.scale).evaluations
+        for scale in tables.SCALES:
+            names = row.at(scale).evaluations
             yield from (f"{name}: belongs to --scale {scale}" for name in names if name not in here)
 
     def remarks(self) -> Iterator[str]:
@@ -202,7 +178,7 @@ class ItemResults:
             row.name
             for row in self.item.rows
             if (then := self.planned.get(row.name, {}).get("recipe"))
-            and then != recipe_digest(self.item, row, self.scale)
+            and then != tables.recipe_digest(self.item, row, self.scale)
         ]
         if changed:
             yield f"{'; '.join(changed)}: run with another recipe than the item has now"
@@ -215,62 +191,67 @@ class ItemResults:
         return console.forms(published, ours, points=column.factor == 100)
 
 
-def verdicts_on(
-    items: Sequence[Item], home: Path, scale: ScaleName | None
-) -> dict[str, tuple[ItemResults, TableVerdicts]]:
-    """The stored results of items, and the verdicts on them, by name."""
-    store = ResultStore(home)
-    decided: dict[str, tuple[ItemResults, TableVerdicts]] = {}
-    for item in items:
-        results = ItemResults(item, store, scale)
-        shares = {claim.name: results.share(claim) for claim in item.claims}
-        decided[item.name] = results, decide(item, results.scale, results.scores, shares)
-    return decided
-
-
-def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> console.Book:
+def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Json:
     """A report of items, from their stored results alone: no data, no model, only statistics."""
-    results = verdicts_on(items, home, scale)
-    records = {key: record for item, _ in results.values() for key, record in item.records.items()}
-    return {"items": [_entry(*entry) for entry in results.values()], "run": times(records)}
+    store = ResultStore(home)
+    every = [ItemResults(item, store, scale) for item in items]
+    records = {key: record for found in every for key, record in found.records.items()}
+    return {"items": [_entry(found) for found in every], "run": times(records)}
 
 
-def stored_book(home: Path) -> console.Book:
+def stored_book(home: Path) -> Json:
     """A report of the package's items that have stored results in a folder."""
-    return book([item for item in ItemFolder().all() if is_stored(item, home)], home, None)
+    return book([item for item in ItemFolder().all() if is_stored(item.name, home)], home, None)
 
 
-def is_stored(item: Item, home: Path) -> bool:
+def is_stored(item: str, home: Path) -> bool:
     """Whether a folder has results of an item, at any scale."""
-    return any((home / "items").glob(f"{item.name.replace(':', '-')}.*.json"))
+    return bool(ResultStore(home).scales(item))
 
 
-def add_row(made: console.Book, items: Sequence[Item], path: Path) -> None:
+def times(records: Mapping[str, Json]) -> Json:
+    """Seconds, machines and versions of stored measurements and training runs."""
+
+    def values(key: str) -> list[Any]:
+        return [r[key] for r in records.values() if key in r]
+
+    # Each run and each measurement once, however many tables share it.
+    total = sum(values("measured_in")) + sum(values("seconds"))
+    versions = {", ".join(f"{k} {v}" for k, v in entry.items()) for entry in values("versions")}
+    return {
+        "seconds": round(float(total), 1),
+        "trained": len(values("steps")),
+        "machines": sorted(set(values("machine"))),
+        "precisions": sorted(set(values("precision"))),
+        "codes": sorted(set(values("code"))),
+        "versions": sorted(versions),
+    }
+
+
+def add_row(made: Json, items: Sequence[Item], path: Path) -> None:
     """Add the scores of a file to every table with a column for one of them.
 
     A report of ``evaluate --json-file`` is a row for each model. A table with a header
-    ``task,value``
-    names tasks as columns do, and gives values in the table's units.
+    ``task,value`` names tasks as columns do, and gives values in the table's units.
     """
     fitting = False
     for name, scores in _scores_in(path).items():
         for item, entry in zip(items, made["items"], strict=True):
             cells = {c.name: _own_cell(item, entry, c, scores) for c in item.columns.values()}
-            row: console.RowEntry = {
-                "name": name or path.stem,
-                "group": "",
-                "kind": "quote",
-                "note": "",
-                "source": path.name,
-                "skipped": "",
-                "facts": {},
+            row = {
+                **dict.fromkeys(("name", "group", "kind", "note", "source", "skipped"), ""),
+                **{"name": name or path.stem, "kind": "quote", "source": path.name, "facts": {}},
                 "cells": {column: cell for column, cell in cells.items() if cell},
             }
             if row["cells"]:
                 entry["rows"].append(row)
                 fitting = True
     if not fitting:
-        known = (" ".join(_wanted(i, c).values()) for i in items for c in i.columns.values())
+        known = (
+            " ".join(_wanted(item, entry["scale"], column).values())
+            for item, entry in zip(items, made["items"], strict=True)
+            for column in item.columns.values()
+        )
         names = ", ".join(filter(None, dict.fromkeys(known)))
         raise InputError(path, f"has no score for a column of these tables: {names}")
 
@@ -300,42 +281,37 @@ def _scores_in(path: Path) -> dict[str, Report | dict[str, float]]:
     return {"": values}
 
 
-def _wanted(item: Item, column: TableColumn) -> dict[str, str]:
+def _wanted(item: Item, scale: ScaleName, column: TableColumn) -> dict[str, str]:
     """The fields of the report row for a column; none for a column of quotations."""
     if not column.evaluation:
         return {}
-    split = _options(item, column).get("split")
+    split = item.options(column.evaluation, scale).get("split")
     return column.select | ({"split": str(split)} if split else {})
 
 
-def _options(item: Item, column: TableColumn) -> Options:
-    """The options of a column's measurement."""
-    evaluation = item.evaluations[column.evaluation]
-    return MEASURES[evaluation.kind].complete(evaluation.options)
-
-
 def _own_cell(
-    item: Item, entry: console.ItemEntry, column: TableColumn, scores: Report | dict[str, float]
-) -> console.Cell:
+    item: Item, entry: Json, column: TableColumn, scores: Report | dict[str, float]
+) -> Json:
     """A score of a file in a column, with its difference from our reference at scale lab."""
-    cell: console.Cell = {}
+    cell: Json = {}
     if isinstance(scores, dict):
         named = [key for key in (column.name, column.title, column.task or "") if key in scores]
         if named:
             cell = {"ours": scores[named[0]], "seeds": 0}
-    elif wanted := _wanted(item, column):
-        form = _options(item, column).get("form")
+    elif wanted := _wanted(item, entry["scale"], column):
+        form = item.options(column.evaluation, entry["scale"]).get("form")
         matches = scores.select(**wanted).rows
         # The sets in other languages have one form, whatever that of the others is.
         any_form = form is None or wanted.get("task", "").startswith("STSB-")
         if len(matches) == 1 and (any_form or _data_forms(scores.notes) <= {form}):
-            cell = {"ours": round(column.factor * matches[0].value, 4), "seeds": 0}
-            if matches[0].low is not None and matches[0].high is not None:
-                ends = (round(column.factor * end, 4) for end in (matches[0].low, matches[0].high))
+            (found,) = matches
+            cell = {"ours": round(column.factor * found.value, 4), "seeds": 0}
+            if found.low is not None and found.high is not None:
+                ends = (round(column.factor * end, 4) for end in (found.low, found.high))
                 cell["low"], cell["high"] = ends
                 cell["interval"] = "items"
-    rows = (row for row in entry["rows"] if row["name"] == item.reference)
-    ours = next(rows, {"cells": {}})["cells"].get(column.name, {}).get("ours")
+    references = [row["cells"] for row in entry["rows"] if row["name"] == item.reference]
+    ours = references[0].get(column.name, {}).get("ours") if references else None
     if cell and ours is not None and entry["scale"] == "lab":
         cell["difference"] = {"ours": round(cell["ours"] - ours, 4)}
     return cell
@@ -352,8 +328,8 @@ def _data_forms(notes: Mapping[str, object]) -> set[str]:
     return forms
 
 
-def _entry(found: ItemResults, decided: TableVerdicts) -> console.ItemEntry:
-    item, manifest = found.item, found.manifest
+def _entry(found: ItemResults) -> Json:
+    item, manifest, decided = found.item, found.manifest, found.verdicts()
     return {
         "name": item.name,
         "paper": item.paper,
@@ -378,7 +354,7 @@ def _entry(found: ItemResults, decided: TableVerdicts) -> console.ItemEntry:
     }
 
 
-def _row(found: ItemResults, row: Row, decided: TableVerdicts) -> console.RowEntry:
+def _row(found: ItemResults, row: Row, decided: TableVerdicts) -> Json:
     cells = {column: _cell(found, row, column, decided) for column in found.item.columns}
     return {
         "name": row.name,
@@ -392,41 +368,34 @@ def _row(found: ItemResults, row: Row, decided: TableVerdicts) -> console.RowEnt
     }
 
 
-def _cell(found: ItemResults, row: Row, column: str, decided: TableVerdicts) -> console.Cell:
+def _cell(found: ItemResults, row: Row, column: str, decided: TableVerdicts) -> Json:
+    """A row's value in a column: published and ours, difference and verdict, as far as known."""
     column_scores = found.scores.get(column, {})
     scores, other = column_scores.get(row.name), column_scores.get(found.item.reference)
     expected = row.expected.get(column)
-    cell: console.Cell = {}
+    cell: Json = {}
     if expected is not None:
         cell = {"paper": expected.value, "source": expected.source}
     if scores is not None:
-        cell |= _measured(scores)
+        cell["ours"] = round(scores.mean, 4)
+        cell["values"] = [round(v, 4) for v in scores.values]
+        cell["seeds"] = len(scores.values) if scores.seeded else 0
+        if (spread := scores.deviation()) is not None:
+            cell["sd"] = round(spread, 4)
+        if (ends := scores.interval()) is not None:  # over seeds, or test items
+            cell["low"], cell["high"] = (round(end, 4) for end in ends)
+            cell["interval"] = "seeds" if scores.seeded else "items"
         if found.scale == "lab" and other is not None and row.name != found.item.reference:
-            cell["difference"] = _difference(difference(other, scores))
-            apart = published_difference(found.item, row, column)
+            cell["difference"] = _difference(verdicts.difference(other, scores))
+            apart = verdicts.published_difference(found.item, row, column)
             if apart is not None:
                 cell["difference"]["paper"] = round(apart, 6)
         if found.scale == "paper" and expected is not None:
-            gap = from_published(scores, expected.value, expected.sd, expected.seeds)
+            gap = verdicts.from_published(scores, expected.value)
             cell["difference"] = {**_difference(gap), "tolerance": expected.tolerance}
-    if (row.name, column) in decided.cells:
-        verdict = decided.cells[row.name, column]
-        cell["verdict"] = _verdict(verdict, _why(verdict.parts[0].compared, verdict.p, found))
-    return cell
-
-
-def _measured(scores: SeedScores) -> console.Cell:
-    """Our value with its spread over seeds, and a 95 % interval over seeds or test items."""
-    cell: console.Cell = {
-        "ours": round(scores.mean, 4),
-        "values": [round(v, 4) for v in scores.values],
-        "seeds": len(scores.values) if scores.seeded else 0,
-    }
-    if (spread := scores.deviation()) is not None:
-        cell["sd"] = round(spread, 4)
-    if (ends := scores.interval()) is not None:
-        cell["low"], cell["high"] = (round(end, 4) for end in ends)
-        cell["interval"] = "seeds" if scores.seeded else "items"
+    if (verdict := decided.cells.get((row.name, column))) is not None:
+        why = _why(found, verdict.parts[0], verdict.p)
+        cell["verdict"] = _verdict(verdict.word, why, verdict.p)
     return cell
 
 
@@ -436,59 +405,53 @@ def _difference(effect: EffectEstimate) -> dict[str, float]:
     return {"ours": round(effect.mean, 4), **low_high}
 
 
-def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> console.ClaimEntry:
-    why = counted([part.word for part in verdict.parts]) + _share(claim, verdict)
-    if verdict.word == CHOSEN:
-        shown = [_why(part.compared, None, found) for part in verdict.parts]
+def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> Json:
+    own = [part.decide() for part in verdict.parts]
+    if claim.chosen:
+        own = [(word if word == verdicts.ABSENT else verdicts.CHOSEN, None) for word, _ in own]
+    why = verdicts.counted([word for word, _ in own])
+    if verdict.word == verdicts.CHOSEN:
+        shown = [_why(found, part, None) for part in verdict.parts]
         why = "; ".join([claim.chosen, *filter(None, shown)])
+    elif claim.term and verdict.word != verdicts.ABSENT and verdict.share is None:
+        why += f"; the share of {claim.term} in the gradient was not measured"
+    elif claim.term and verdict.word != verdicts.ABSENT:
+        why += f"; {claim.term} has at most {verdict.share:.2%} of the gradient"
+    parts: list[Json] = []
+    for part, (word, p) in zip(verdict.parts, own, strict=True):
+        # The words of a statement's only part are shown as its own, with its adjusted p.
+        numbers = _why(found, part, verdict.p if len(own) == 1 else p)
+        parts.append(_verdict(word, numbers, p) | {"text": part.text})
+        if part.effect is not None:
+            parts[-1]["effect"] = _effect(found, part, part.effect)
     return {
         "name": claim.name,
         "text": claim.text,
         "columns": [found.item.columns[c].title for c in claim.column],
-        "verdict": _verdict(verdict, why),
-        # The words of a statement's only part are shown as its own, with its adjusted p.
-        "parts": [
-            _claim_part(found, part, verdict.p if len(verdict.parts) == 1 else part.p)
-            for part in verdict.parts
-        ],
+        "verdict": _verdict(verdict.word, why, verdict.p),
+        "parts": parts,
     }
 
 
-def _share(claim: Claim, verdict: Verdict) -> str:
-    """How much the statement's term acts, in words; empty for a statement without one."""
-    if not claim.term or verdict.word == ABSENT:
-        return ""
-    if verdict.share is None:
-        return f"; the share of {claim.term} in the gradient was not measured"
-    return f"; {claim.term} has at most {verdict.share:.2%} of the gradient"
-
-
-def _claim_part(found: ItemResults, part: StatementPart, shown: float | None) -> console.PartEntry:
-    comparison = part.compared
-    why = _why(comparison, shown, found)
-    p = _verdict(part, why)["p"]
-    entry: console.PartEntry = {"word": part.word, "why": why, "p": p, "text": part.text}
-    if comparison.effect is None:
-        return entry
-    ends = bounds(comparison.effect) if comparison.effect.error else None
-    low, high = sorted(round(comparison.favor * end, 4) for end in ends) if ends else (None, None)
-    within = comparison.kind in (NO_WORSE, NO_BETTER, EQUAL)
-    # Signed so that larger values support the statement, which holds above "beyond".
-    entry["effect"] = {
-        "ours": round(comparison.favor * comparison.effect.mean, 4),
+def _effect(found: ItemResults, part: verdicts.RowComparison, effect: EffectEstimate) -> Json:
+    """An effect, signed so that larger values support the statement: it holds above "beyond"."""
+    ends = bounds(effect) if effect.error else None
+    low, high = sorted(round(part.favor * end, 4) for end in ends) if ends else (None, None)
+    within = part.kind in (tables.NO_WORSE, tables.NO_BETTER, tables.EQUAL)
+    return {
+        "ours": round(part.favor * effect.mean, 4),
         "low": low,
         "high": high,
-        "beyond": -(comparison.margin or 0.0) if within else 0.0,
-        "points": found.item.columns[comparison.column].factor == 100,
+        "beyond": -(part.margin or 0.0) if within else 0.0,
+        "points": found.item.columns[part.column].factor == 100,
     }
-    return entry
 
 
-def _verdict(one: Verdict | StatementPart, why: str) -> console.VerdictEntry:
-    return {"word": one.word, "why": why, "p": None if one.p is None else float(f"{one.p:.3g}")}
+def _verdict(word: str, why: str, p: float | None) -> Json:
+    return {"word": word, "why": why, "p": None if p is None else float(f"{p:.3g}")}
 
 
-def _why(comparison: RowComparison, p: float | None, found: ItemResults) -> str:
+def _why(found: ItemResults, comparison: verdicts.RowComparison, p: float | None) -> str:
     """The numbers behind a comparison's word, in a few words; "" if there are none."""
     if comparison.effect is None:
         return ""
@@ -499,60 +462,17 @@ def _why(comparison: RowComparison, p: float | None, found: ItemResults) -> str:
         parts[0] += ", no interval"
     elif comparison.effect.error:
         parts[0] += f" {console.between(*interval, form, signed=True)}"
-    if comparison.kind != BETTER:
-        limit = "tolerance" if comparison.kind == VALUE else "margin"
+    if comparison.kind != tables.BETTER:
+        limit = "tolerance" if comparison.kind == verdicts.VALUE else "margin"
         parts.append(f"{limit} {comparison.margin:g}")
     return ", ".join([*parts, *([console.p_value(p)] if p is not None else [])])
 
 
 def _listings(found: ItemResults) -> Json:
     """The hits of each row's first seed for each query, as (cosine, text)."""
-    every = (((row, r) for r in seeds.values()) for (row, _), seeds in found.reports.items())
-    first = (next((o for o in seeds if "listing" in o[1].notes), None) for seeds in every)
-    return {listed[0]: listed[1].notes["listing"] for listed in first if listed is not None}
-
-
-def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Json:
-    """Plain data of an item's figure; empty without a figure or results."""
-    if item.figure == "sweep":
-        return _sweep(item, scale, scores)
-    rows: Json = {}
-    for row in item.rows if item.figure else ():
-        for name in item.evaluations:
-            some = list(reports.get((row.name, name), {}).values())
-            if item.figure == "curves":
-                curves_of = [r.notes["curves"] for r in some if "curves" in r.notes]
-                if curves_of:
-                    rows[row.name] = [next(iter(curves.values())) for curves in curves_of]
-            elif item.figure == "trace":
-                paths = [r.notes["path"] for r in some if "path" in r.notes]
-                if paths:
-                    # [step, uniformity, alignment] at each stop, averaged over seeds.
-                    rows[row.name] = [
-                        [ps[0][0], *(round(sum(p[k] for p in ps) / len(ps), 5) for k in (1, 2))]
-                        for ps in zip(*paths, strict=False)
-                    ]
-            elif some:
-                rows.setdefault(row.name, some[0].to_json())
-    return {"kind": item.figure, "rows": rows} if rows else {}
-
-
-def _sweep(item: Item, scale: str, scores: Scores) -> Json:
-    """A panel for each axis and column: our values with intervals, and the published ones."""
-    panels: list[Json] = []
-    for axis in item.sweep.split(","):
-        for name, column in item.columns.items():
-            points: list[Json] = []
-            for row in item.rows:
-                if axis not in row.point or scale not in row.scales:
-                    continue
-                line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
-                points.append({"x": row.point[axis], "line": line})
-                if (ours := scores.get(name, {}).get(row.name)) is not None:
-                    low, high = (ours.interval() if ours.seeded else None) or (None, None)
-                    points[-1] |= {"ours": ours.mean, "low": low, "high": high}
-                if name in row.expected:
-                    points[-1]["paper"] = row.expected[name].value
-            if any("ours" in point or "paper" in point for point in points):
-                panels.append({"axis": axis, "column": column.title, "points": points})
-    return {"kind": "sweep", "apart": scale == "lab", "panels": panels} if panels else {}
+    listings: Json = {}
+    for (row, _), seeds in found.reports.items():
+        listed = [report.notes["listing"] for report in seeds.values() if "listing" in report.notes]
+        if listed:
+            listings[row] = listed[0]
+    return listings

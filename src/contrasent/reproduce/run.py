@@ -1,24 +1,27 @@
-"""The queue of jobs: make each model, measure it and store the numbers, in one process or several.
+"""Does jobs: makes each model, measures it and stores the numbers, in one process or several.
 
-The queue is the folder of results itself: a job is done when its files are there. It can be stopped
-at any time and started again, also with more items or seeds, and nothing is computed twice; a
-training run that was under way goes on from its checkpoint. Processes share the work by locks.
+The queue of jobs is the folder of results itself: a job is done when its files are there. It can be
+stopped at any time and started again, also with more items or seeds, and nothing is computed twice;
+a training run that was under way goes on from its checkpoint. Processes share the work by locks.
 """
 
+import hashlib
 import json
 import logging
 import multiprocessing
 import os
+import platform
+import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from contrasent import processes, progress
+from contrasent import __version__, processes, progress
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import AVERAGE, CORRELATIONS, sts
@@ -26,25 +29,20 @@ from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report, Row, key_text, shown
 from contrasent.reproduce.corpora import open_built
 from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
-from contrasent.reproduce.plan import ModelJob, Training, Unit, WorkPlan
-from contrasent.reproduce.store import Json, ResultStore, environment
-from contrasent.reproduce.tables import TARGET
+from contrasent.reproduce.plan import Job, Measurement, WorkPlan
+from contrasent.reproduce.store import Json, ResultStore, manifest_key
+from contrasent.reproduce.tables import TARGET, Training
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
 from contrasent.types import EncodeFn, Vectors
 
 POLL = 1.0  # seconds between two checks of a job that another process is doing
-Log = Callable[[str], object]
-CALL = 512  # sentences of a forward pass in evaluations
+CALL = 512  # sentences of a forward pass: more than 64 keep a GPU busy
 DRAWS = 400  # resamples of test items stored for an encoder without seeds
+CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
+"""Folders of the package that the numbers of a training run depend on."""
 
-
-class RunOutcome(NamedTuple):
-    """The outcome of a plan: measurements made by any process, and remaining jobs."""
-
-    made: int
-    left: int
-    seconds: float
+Log = Callable[[str], object]
 
 
 def run(
@@ -55,259 +53,225 @@ def run(
     jobs: int = 1,
     budget: float | None = None,
     log: Log = str,
-) -> RunOutcome:
-    """Do the missing jobs of a plan; start none after ``budget`` seconds."""
-    for manifest in plan.manifests.values():
-        store.write_manifest(manifest)
+) -> tuple[int, int]:
+    """Do the missing jobs of a plan; numbers of measurements made by anybody, and of jobs left.
+
+    No job is started after ``budget`` seconds; ``jobs`` processes share them.
+    """
+    for name, manifest in plan.manifests.items():
+        store.write("items", manifest_key(name, manifest["scale"]), manifest)
     for job in plan.jobs:
         # What was missing may exist now.
-        store.skip(job.model.key, None)
-    queue = _Queue(store, data, budget, log)
+        store.path("skipped", job.key).unlink(missing_ok=True)
 
     def unmeasured() -> int:
-        return sum(not store.has(key) for job in plan.jobs for key in job.units)
+        return sum(not store.has(key) for job in plan.jobs for key in job.measurements)
 
-    before, began = unmeasured(), time.monotonic()
+    before = unmeasured()
+    work = partial(do_all, plan.jobs, store, data, budget=budget, log=log)
     if jobs == 1:
-        queue.work(plan.jobs)
+        work()
     else:
-        _share(plan.jobs, queue, jobs)
-    return RunOutcome(before - unmeasured(), queue.left(plan.jobs), time.monotonic() - began)
+        _share(work, jobs)
+    return before - unmeasured(), sum(_is_open(job, store) for job in plan.jobs)
 
 
-def missing(jobs: list[ModelJob], store: ResultStore) -> list[ModelJob]:
+def missing(jobs: Sequence[Job], store: ResultStore) -> list[Job]:
     """The jobs with a measurement that is not stored."""
-    return [job for job in jobs if not all(store.has(key) for key in job.units)]
+    return [job for job in jobs if not all(store.has(key) for key in job.measurements)]
 
 
-@dataclass(slots=True)
-class _Queue:
-    """One process's way through the jobs; ``log`` takes a line about each, and can be pickled."""
+def _is_open(job: Job, store: ResultStore) -> bool:
+    """Whether a job is neither done nor impossible."""
+    return bool(missing([job], store)) and store.read("skipped", job.key) is None
 
-    store: ResultStore
-    data: Path | None
-    budget: float | None
-    log: Log
 
-    def left(self, jobs: list[ModelJob]) -> int:
-        """Number of jobs that are neither done nor impossible."""
-        return sum(not self.store.skipped(job.model.key) for job in missing(jobs, self.store))
-
-    def work(self, jobs: list[ModelJob]) -> None:
-        """Do all missing jobs, or wait for the processes that do them."""
-        began, waiting = time.monotonic(), missing(jobs, self.store)
-        total = len(waiting)
-        with progress.task("reproduce", total, "jobs") as advance:
-            while waiting:
-                busy: list[ModelJob] = []
-                for job in waiting:
-                    done = total - len(missing(waiting, self.store)) + 1
-                    if self.left([job]):
-                        if self.budget is not None and time.monotonic() - began > self.budget:
-                            return
-                        if not self._try(job, f"[{done}/{total}] {job.label}"):
+def do_all(
+    jobs: Sequence[Job], store: ResultStore, data: Path | None, *, budget: float | None, log: Log
+) -> None:
+    """Do all missing jobs, or wait for the processes that do them."""
+    began, waiting = time.monotonic(), missing(jobs, store)
+    total = len(waiting)
+    with progress.task("reproduce", total, "jobs") as advance:
+        while waiting:
+            busy: list[Job] = []
+            for job in waiting:
+                if _is_open(job, store):
+                    if budget is not None and time.monotonic() - began > budget:
+                        return
+                    with store.locked(job.key) as ours:
+                        if not ours:
                             busy.append(job)
                             continue
-                    advance(1)
-                waiting = busy
-                if waiting:
-                    # Other processes are doing the remaining jobs; if one dies, we take its job.
-                    time.sleep(POLL)
-
-    def _try(self, job: ModelJob, name: str) -> bool:
-        """Do a job, unless another process is doing it."""
-        with self.store.locked(job.model.key) as ours:
-            if not ours or not missing([job], self.store):
-                return ours
-            began = time.monotonic()
-            try:
-                reports = do(job, self.store, self.data)
-            except UserError as error:
-                self.store.skip(job.model.key, str(error))
-                self.log(f"{name}: skipped, {error}")
-                return True
-        first = next((r.rows[0] for r in reports.values() if r.rows), None)
-        result = f"{first.task} {shown(first.metric, first.value)}" if first is not None else "done"
-        self.log(f"{name}: {result} ({time.monotonic() - began:.0f} s)")
-        return True
+                        if missing([job], store):
+                            done = total - len(missing(waiting, store)) + 1
+                            log(f"[{done}/{total}] {job.label}: {_outcome(job, store, data)}")
+                advance(1)
+            waiting = busy
+            if waiting:
+                # Other processes are doing the remaining jobs; if one dies, we take its job.
+                time.sleep(POLL)
 
 
-def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
-    """The same in several processes, which share by locks."""
-    threads = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = threads or str(max(1, (os.cpu_count() or 1) // count))
-    context = multiprocessing.get_context("spawn")
-    arguments = queue, jobs, "silent" if progress.silent() else "remarks"
-    started = [context.Process(target=_work, args=arguments) for _ in range(count)]
+def _outcome(job: Job, store: ResultStore, data: Path | None) -> str:
+    """Do a job; what came of it, in words."""
+    began = time.monotonic()
     try:
-        for worker in started:
-            worker.start()
-    finally:
-        if threads is None:
+        reports = do(job, store, data)
+    except UserError as error:
+        store.write("skipped", job.key, {"reason": str(error)})
+        return f"skipped, {error}"
+    first = next((r.rows[0] for r in reports if r.rows), None)
+    result = f"{first.task} {shown(first.metric, first.value)}" if first is not None else "done"
+    return f"{result} ({time.monotonic() - began:.0f} s)"
+
+
+def _share(work: Callable[[], None], count: int) -> None:
+    """Work in several processes, which share it by locks; this one is one of them."""
+    import torch
+
+    stated = os.environ.get("OMP_NUM_THREADS")
+    threads = max(1, (os.cpu_count() or 1) // count)
+    os.environ["OMP_NUM_THREADS"] = stated or str(threads)
+    context = multiprocessing.get_context("spawn")
+    arguments = work, "silent" if progress.silent() else "remarks"
+    helpers = [context.Process(target=_help, args=arguments) for _ in range(count - 1)]
+    try:
+        for helper in helpers:
+            helper.start()
+        if stated is None:
             del os.environ["OMP_NUM_THREADS"]
-    stopped = False
-    total = seen = len(missing(jobs, queue.store))
-    with progress.task("reproduce", total, "jobs") as advance:
-        while any(worker.is_alive() for worker in started):
-            try:
-                for worker in started:
-                    worker.join(POLL)
-                left = queue.left(jobs)
-                advance(seen - left)
-                seen = left
-            except KeyboardInterrupt:
-                stopped = True
-                for worker in started:
-                    if worker.is_alive() and worker.pid is not None:
-                        # It writes its checkpoint; at a second signal it leaves at once.
-                        os.kill(worker.pid, signal.SIGINT)
-    if stopped:
-        raise KeyboardInterrupt
-    failed = [worker.exitcode for worker in started if worker.exitcode not in (0, 130)]
-    if failed and queue.left(jobs):
-        memory = ", with fewer --jobs if memory ran out" if failed[0] == -signal.SIGKILL else ""
-        raise UserError(
-            f"a process ended with exit code {failed[0]}; the same command continues{memory}"
-        )
+            torch.set_num_threads(threads)
+        work()
+    except KeyboardInterrupt:
+        for helper in helpers:
+            if helper.is_alive() and helper.pid is not None:
+                os.kill(helper.pid, signal.SIGINT)  # it writes its checkpoint
+        raise
+    finally:
+        for helper in helpers:
+            helper.join()
 
 
-def _work(queue: _Queue, jobs: list[ModelJob], shown: str) -> None:
-    os.setpgrp()  # The first process passes on Ctrl-C of a terminal, once
+def _help(work: Callable[[], None], shown: str) -> None:
+    """Work beside the first process; what this one leaves undone, that one does."""
+    os.setpgrp()  # the first process passes on Ctrl-C of a terminal, once
     processes.end_with_parent()
     progress.show(shown)
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
     try:
-        queue.work(jobs)
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    except UserError as error:
-        queue.log(str(error))
+        work()
+    except (KeyboardInterrupt, UserError):
         raise SystemExit(2) from None
 
 
-def do(job: ModelJob, store: ResultStore, folder: Path | None) -> dict[str, Report]:
+def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
     """Make a job's model, unless it exists, and its missing measurements; then delete it."""
-    about, key = job.describe(), job.model.key
-    loaded = _Loaded(job, store, folder)
-    reports: dict[str, Report] = {}
+    left = [one for one in job.measurements.values() if not store.has(one.key)]
+    record: Json = {}
+    if job.training is not None:
+        needed = not all(MEASURES[one.kind].of_training for one in left)
+        record = _trained(job, job.training, store, folder, model=needed)
+    plain: EncodeFn | None = None
+    reports: list[Report] = []
     failed: UserError | None = None
-    for unit in [unit for unit in job.units.values() if not store.has(unit.key)]:
+    for one in left:
         began = time.monotonic()
         try:
-            report = loaded.measure(unit)
-        except TrainingError as error:
-            store.write_unit(f"train-{key}", {**about, "failed": str(error)})
-            raise
+            if MEASURES[one.kind].of_training:
+                report = MEASURES[one.kind].run(record, **one.options)
+            elif one.fit is not None:
+                report = _measured_on_fit(job, one, store, folder)
+            else:
+                # Each sentence is encoded once for all measurements.
+                plain = plain or Cached(_load(job, store))
+                report = measure(plain, one.kind, one.options, folder)
         except OutputError:
             raise
         except UserError as error:
             # Another measurement may not need the data that one lacks.
             failed = failed or error
             continue
-        # The run's record counts the seconds of training.
-        seconds = round(time.monotonic() - began - loaded.training_seconds, 1)
-        loaded.training_seconds = 0.0
-        stored = {**about, "report": report.to_json(), "model": key, "measured_in": seconds}
-        if job.model.kind != "train":
+        seconds = round(time.monotonic() - began, 1)
+        stored = {**job.describe(), "report": report.to_json(), "model": job.key}
+        stored["measured_in"] = seconds
+        if job.training is None:
             # How far each row moves in resamples of the test items that all reports share.
             stored["draws"] = {
                 key_text(row): " ".join(f"{v:.3g}" for v in values)
                 for row, values in shared_draws(report, DRAWS).items()
             }
-        store.write_unit(unit.key, stored)
-        reports[unit.key] = report
+        store.write("units", one.key, stored)
+        reports.append(report)
     if failed is not None:
         raise failed
-    if job.model.kind == "train":
-        store.drop_model(key)
+    if job.training is not None:
+        shutil.rmtree(store.model(job.key), ignore_errors=True)
     return reports
 
 
-class _Loaded:
-    """A model that is made when first needed by a measurement."""
+def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> EncodeFn:
+    if job.kind == "glove":
+        from contrasent.postprocess import Glove
 
-    def __init__(self, job: ModelJob, store: ResultStore, folder: Path | None) -> None:
-        self.job, self.model, self.store, self.folder = job, job.model, store, folder
-        self.training_seconds = 0.0
-        self._plain: EncodeFn | None = None
-        self._record: Json | None = None
+        return Glove.load(Path(job.base))
+    from contrasent.encoder.encoder import TorchEncoder
 
-    def measure(self, unit: Unit) -> Report:
-        entry = MEASURES[unit.kind]
-        if entry.of_training:
-            return entry.run(self._trained(), **unit.options)
-        if unit.fit is not None and unit.fit.corpus == TARGET:
-            return self._on_targets(unit)
-        if unit.fit is not None:
-            texts = dict.fromkeys(text for row in open_built(unit.text) for text in row)
-            return measure(self._fitted(unit, list(texts)), unit.kind, unit.options, self.folder)
-        if self._plain is None:
-            # Each sentence is encoded once for all measurements.
-            self._plain = Cached(self._load(normalize=None))
-        return measure(self._plain, unit.kind, unit.options, self.folder)
+    folder = Path(job.base) if job.training is None else store.model(job.key)
+    encoder = TorchEncoder.load(folder, pooling=job.pooling or None, normalize=normalize)
+    return partial(encoder.encode, batch_size=CALL)
 
-    def _on_targets(self, unit: Unit) -> Report:
-        """A transform for each task, fitted to all of its own sentences."""
-        reports: list[Report] = []
-        options: Json = dict(unit.options)
-        for task in options["tasks"]:
-            parts = scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
-            texts = [s for p in parts for side in (p.first, p.second) for s in side]
-            encode = self._fitted(unit, list(dict.fromkeys(texts)))
-            reports.append(measure(encode, unit.kind, {**options, "tasks": (task,)}, self.folder))
-        joined = with_sts7_mean(Report.join(reports), options)
-        return Report(joined.rows, {"fitted": "to each task"}, joined.items)
 
-    def _load(self, *, normalize: bool | None) -> EncodeFn:
-        if self.model.kind == "glove":
-            from contrasent.postprocess import Glove
+def _measured_on_fit(job: Job, one: Measurement, store: ResultStore, folder: Path | None) -> Report:
+    """A measurement of vectors that are transformed as fitted to a text, or to each task's own."""
+    assert one.fit is not None
+    encode = _load(job, store, normalize=False)
+    if one.fit.corpus != TARGET:
+        texts = dict.fromkeys(text for row in open_built(one.text) for text in row)
+        return measure(_fitted(encode, one, list(texts)), one.kind, one.options, folder)
+    reports: list[Report] = []
+    options: Json = dict(one.options)
+    for task in options["tasks"]:
+        parts = scored_pairs(folder, tasks=(task,), split="all", form=options["form"])
+        texts = dict.fromkeys(s for p in parts for side in (p.first, p.second) for s in side)
+        fitted = _fitted(encode, one, list(texts))
+        reports.append(measure(fitted, one.kind, {**options, "tasks": (task,)}, folder))
+    joined = with_sts7_mean(Report.join(reports), options)
+    return Report(joined.rows, {"fitted": "to each task"}, joined.items)
 
-            return Glove.load(Path(self.model.base))
-        from contrasent.encoder.encoder import TorchEncoder
 
-        if self.model.kind == "train":
-            self._trained(again=True)
-            encoder = TorchEncoder.load(self.store.model(self.model.key), normalize=normalize)
-        else:
-            pooling = self.model.pooling or None
-            encoder = TorchEncoder.load(Path(self.model.base), pooling=pooling, normalize=normalize)
-        # More than 64 keep a GPU busy; on CPU a call is bounded by its tokens in any case.
-        return partial(encoder.encode, batch_size=CALL)
+def _fitted(encode: EncodeFn, one: Measurement, texts: list[str]) -> EncodeFn:
+    from contrasent.encoder import flow
+    from contrasent.postprocess import whiten
 
-    def _fitted(self, unit: Unit, texts: list[str]) -> EncodeFn:
-        from contrasent.encoder import flow
-        from contrasent.postprocess import whiten
+    assert one.fit is not None
+    transform: Callable[[Vectors], Vectors]
+    if one.fit.kind == "whitening":
+        transform = whiten(encode(texts), dimensions=one.fit.dimensions)
+    else:
+        settings = flow.FlowSettings(num_train_epochs=one.fit.num_train_epochs or 1, seed=one.seed)
+        transform = flow.fit(encode(texts), settings).transform
+    return lambda sentences: transform(encode(sentences))
 
-        encode = self._load(normalize=False)
-        vectors = encode(texts)
-        assert unit.fit is not None
-        transform: Callable[[Vectors], Vectors]
-        if unit.fit.kind == "whitening":
-            transform = whiten(vectors, dimensions=unit.fit.dimensions)
-        else:
-            settings = flow.FlowSettings(
-                num_train_epochs=unit.fit.num_train_epochs or 1, seed=unit.seed
-            )
-            transform = flow.fit(vectors, settings).transform
-        return lambda sentences: transform(encode(sentences))
 
-    def _trained(self, *, again: bool = False) -> Json:
-        """The record of the training, which is done first if necessary."""
-        key = self.model.key
-        record = self._record or self.store.unit(f"train-{key}")
-        target = self.store.model(key)
-        if record is not None and "failed" in record:
-            raise TrainingError(record["failed"])
-        if record is None or (again and not (target / "modules.json").is_file()):
-            assert self.model.training is not None
-            began = time.monotonic()
-            tokens = self.store.home / "tokens"
-            record = train(self.model.training, Path(self.model.base), target, self.folder, tokens)
-            self.training_seconds += time.monotonic() - began
-            self.store.write_unit(f"train-{key}", {**self.job.describe(), **record})
-            shutil.rmtree(target / "run", ignore_errors=True)
-        self._record = record
+def _trained(
+    job: Job, training: Training, store: ResultStore, folder: Path | None, *, model: bool
+) -> Json:
+    """The record of a job's training, which is done first unless there is one, and the model."""
+    target, key = store.model(job.key), f"train-{job.key}"
+    record = store.read("units", key)
+    if record is not None and "failed" in record:
+        raise TrainingError(record["failed"])
+    if record is not None and (not model or (target / "modules.json").is_file()):
         return record
+    try:
+        record = train(training, Path(job.base), target, folder, store.home / "tokens")
+    except TrainingError as error:
+        store.write("units", key, {**job.describe(), "failed": str(error)})
+        raise
+    store.write("units", key, {**job.describe(), **record})
+    shutil.rmtree(target / "run", ignore_errors=True)
+    return record
 
 
 def train(training: Training, base: Path, target: Path, folder: Path | None, tokens: Path) -> Json:
@@ -318,12 +282,12 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     from contrasent.train.run import RunFolder
     from contrasent.train.settings import Settings
 
-    resolved, trace = training.resolved, training.trace
-    values: dict[str, Any] = dict(resolved.settings)
-    if trace is not None:
-        values["eval_steps"] = trace["every"]
+    assert training.corpus is not None
+    values: dict[str, Any] = dict(training.settings)
+    if training.trace is not None:
+        values["eval_steps"] = training.trace["every"]
     settings = Settings(**values)
-    learner = prepare(base, resolved.objective, dict(resolved.given), settings)
+    learner = prepare(base, training.objective, dict(training.given), settings)
     corpus = open_built(training.corpus.path, documents=training.corpus.documents)
     resume = _same_settings(RunFolder(target).settings, settings)
     began = time.monotonic()
@@ -348,7 +312,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         "terms": _late_terms(run.log, learner.weights),
         "trace": sorted(
             (line["step"], {"rows": line["evaluation"], "notes": {}})
-            for line in (run.log if trace is not None else ())
+            for line in (run.log if training.trace is not None else ())
             if "evaluation" in line
         ),
         **environment(),
@@ -380,7 +344,7 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
     if training.trace is None:
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
         evaluator = partial(measure, kind="sts", options=options, folder=folder)
-        return evaluator if training.resolved.select == "stsb" else None
+        return evaluator if training.select == "stsb" else None
     trace: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
     # The first row is always the same, so that no checkpoint counts as better than another.
     same = Row("trace", trace["split"], "followed", "", 0.0, 0)
@@ -392,6 +356,32 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
         return Report((same, *(r for r in report if r.metric in wanted)), {})
 
     return evaluate
+
+
+def environment() -> Json:
+    """Machine, versions, and the source text that a training run's numbers depend on."""
+    import torch
+
+    name = platform.machine()
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+    elif (cpuinfo := Path("/proc/cpuinfo")).is_file():
+        model_name = re.search(r"^model name[^:\n]*:(.*)$", cpuinfo.read_text("utf-8"), re.M)
+        name = model_name.group(1).strip() if model_name else name
+    code = hashlib.sha256()
+    for folder in CODE:
+        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
+            code.update(path.read_bytes())
+    threads = torch.get_num_threads()
+    return {
+        "machine": f"{name}, {os.cpu_count()} cores, {threads} thread{'s' if threads > 1 else ''}",
+        "versions": {
+            "contrasent": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+        "code": code.hexdigest()[:12],
+    }
 
 
 def with_sts7_mean(report: Report, options: Json) -> Report:

@@ -11,18 +11,12 @@ RESULTS/tokens/                        and tokenized, for all runs
 RESULTS/locks/KEY                      held while a process works on a model
 ```
 
-A lock is the operating system's: it is gone with the process that held it, however that ended, so
-a lock cannot be stale. The file stays, and says who had it last.
+A lock is the operating system's: it is gone with the process that held it, however that ended.
 """
 
 import hashlib
 import json
-import os
-import platform
-import re
-import shutil
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,9 +27,6 @@ from contrasent.files import write_json, writing
 
 Json = dict[str, Any]  # an object in a report or a stored file
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
-
-CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
-"""Folders of the package that the numbers of a training run depend on."""
 
 MARKS = ("export.json", "index.db", "milvus.json")
 """Files of which each export and each index has one."""
@@ -61,57 +52,44 @@ def digest_of(value: Any) -> str:
 
 
 class ResultStore:
-    """The folder of results."""
+    """The folder of results: JSON files by kind ("items", "units", "skipped") and key."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
+
+    def path(self, kind: str, key: str) -> Path:
+        """The file of a record."""
+        return self.home / kind / f"{key}.json"
+
+    def read(self, kind: str, key: str) -> Json | None:
+        """A record, if there is one."""
+        try:
+            content = json.loads(self.path(kind, key).read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        return content if isinstance(content, dict) else None
+
+    def write(self, kind: str, key: str, record: Json) -> None:
+        """Store a record, unless it is stored already."""
+        if self.read(kind, key) != record:
+            write_json(self.path(kind, key), record)
+
+    def has(self, key: str) -> bool:
+        """Whether a measurement is stored."""
+        return self.path("units", key).is_file()
 
     def model(self, key: str) -> Path:
         """The folder of a model."""
         return self.home / "models" / key
 
-    def drop_model(self, key: str) -> None:
-        """Delete a model's folder."""
-        with writing(self.model(key)):
-            shutil.rmtree(self.model(key), ignore_errors=True)
-
-    def has(self, key: str) -> bool:
-        """Whether a measurement is stored."""
-        return self._path("units", key).is_file()
-
-    def unit(self, key: str) -> Json | None:
-        """A stored measurement; for "train-KEY" the record of a training run, or its failure."""
-        return self._read("units", key)
-
-    def write_unit(self, key: str, found: Json) -> None:
-        """Store a measurement, or the record of a training run."""
-        write_json(self._path("units", key), found)
-
-    def skipped(self, key: str) -> str | None:
-        """Why a model could not be made."""
-        return (self._read("skipped", key) or {}).get("reason")
-
-    def skip(self, key: str, reason: str | None) -> None:
-        """Record why a model could not be made; None clears it, so that it is tried again."""
-        if reason is not None:
-            write_json(self._path("skipped", key), {"reason": reason})
-        else:
-            self._path("skipped", key).unlink(missing_ok=True)
-
     def manifest(self, item: str, scale: str) -> Json | None:
-        """The manifest of an item: keys of models and measurements by seed."""
-        return self._read("items", f"{_plain(item)}.{scale}")
-
-    def write_manifest(self, manifest: Json) -> None:
-        """Store the contents of an item's rows, if not stored already."""
-        item, scale = manifest["item"], manifest["scale"]
-        if self.manifest(item, scale) != manifest:
-            write_json(self._path("items", f"{_plain(item)}.{scale}"), manifest)
+        """What the rows of an item consist of: keys of models and measurements by seed."""
+        return self.read("items", manifest_key(item, scale))
 
     def scales(self, item: str) -> list[str]:
         """The scales at which an item was run."""
-        home = self.home / "items"
-        return sorted(p.name.split(".")[-2] for p in home.glob(f"{_plain(item)}.*.json"))
+        found = (self.home / "items").glob(f"{manifest_key(item, '*')}.json")
+        return sorted(path.name.split(".")[-2] for path in found)
 
     @contextmanager
     def locked(self, key: str) -> Iterator[bool]:
@@ -119,77 +97,18 @@ class ResultStore:
         path = self.home / "locks" / key
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
+        lock = FileLock(path, timeout=0)
         try:
-            lock.acquire(timeout=0)
+            lock.acquire()
         except Timeout:
             yield False
             return
         try:
-            with writing(path):
-                path.with_suffix(".owner").write_text(f"{socket.gethostname()} {os.getpid()}\n")
             yield True
         finally:
             lock.release()
 
-    def _path(self, folder: str, name: str) -> Path:
-        return self.home / folder / f"{name}.json"
 
-    def _read(self, folder: str, name: str) -> Json | None:
-        try:
-            content = json.loads(self._path(folder, name).read_text("utf-8"))
-        except FileNotFoundError:
-            return None
-        return content if isinstance(content, dict) else None
-
-
-def _plain(item: str) -> str:
-    return item.replace(":", "-")
-
-
-def times(records: Mapping[str, Json]) -> Json:
-    """Seconds, machines and versions of stored measurements and training runs."""
-
-    def distinct(key: str) -> list[Any]:
-        return [r[key] for r in records.values() if key in r]
-
-    # Each run and each measurement once, however many tables share it.
-    total = sum(distinct("measured_in")) + sum(distinct("seconds"))
-    versions = [", ".join(f"{k} {v}" for k, v in entry.items()) for entry in distinct("versions")]
-    return {
-        "seconds": round(float(total), 1),
-        "trained": len(distinct("steps")),
-        "machines": sorted(set(distinct("machine"))),
-        "precisions": sorted(set(distinct("precision"))),
-        "codes": sorted(set(distinct("code"))),
-        "versions": sorted(set(versions)),
-    }
-
-
-def environment() -> Json:
-    """Machine and versions, for the record."""
-    import torch
-
-    from contrasent import __version__
-
-    name = platform.machine()
-    if torch.cuda.is_available():
-        name = torch.cuda.get_device_name()
-    elif (cpuinfo := Path("/proc/cpuinfo")).is_file():
-        model_name = re.search(r"^model name[^:\n]*:(.*)$", cpuinfo.read_text("utf-8"), re.M)
-        name = model_name.group(1).strip() if model_name else name
-    # The source text that a training run's numbers depend on.
-    code = hashlib.sha256()
-    for folder in CODE:
-        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
-            code.update(path.read_bytes())
-    threads = torch.get_num_threads()
-    return {
-        "machine": f"{name}, {os.cpu_count()} cores, {threads} thread{'s' if threads > 1 else ''}",
-        "versions": {
-            "contrasent": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-        },
-        "code": code.hexdigest()[:12],
-    }
+def manifest_key(item: str, scale: str) -> str:
+    """The key of an item's manifest."""
+    return f"{item.replace(':', '-')}.{scale}"

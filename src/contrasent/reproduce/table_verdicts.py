@@ -9,7 +9,7 @@ their equivalences. ``benchmarks/verdicts.py`` counts wrong verdicts in simulate
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Literal, NamedTuple, TypeVar, get_args
 
@@ -139,7 +139,7 @@ def tuned(rows: Sequence[SeedScores], higher: bool) -> SeedScores | None:
 
 
 def on_one_front(
-    rows: Sequence[Sequence[Mapping[int, float]]], signs: Sequence[int]
+    rows: Sequence[Sequence[Mapping[int, float]]], signs: Sequence[float]
 ) -> SeedScores | None:
     """How many rows no other beats in every column, by seed; None where no seed has all values.
 
@@ -160,18 +160,14 @@ def on_one_front(
     return SeedScores(tuple(counts), True, tuple(seeds)) if seeds else None
 
 
-def from_published(
-    scores: SeedScores, value: float, deviation: float | None, seeds: int
-) -> EffectEstimate:
-    """A row minus the published value, the mean of so many runs that vary as ours do."""
+def from_published(scores: SeedScores, value: float) -> EffectEstimate:
+    """A row minus the published value, that of one run that varies as ours do."""
     mean = scores.mean - value
     if not scores.seeded or len(scores.values) < 2:
         return EffectEstimate.from_error(mean, math.inf if scores.seeded else 0.0)
     ours = ArmSpread.of(check_scores(scores.values))
-    theirs = ArmSpread(ours.variance, seeds, 0)
-    if deviation is not None:
-        theirs = ArmSpread(deviation**2, seeds, seeds - 1 or math.inf)
-    return EffectEstimate.from_error(mean, *unpaired_error(theirs, ours))
+    error, df = unpaired_error(ArmSpread(ours.variance, 1, 0), ours)
+    return EffectEstimate.from_error(mean, error, df)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +181,7 @@ class RowComparison:
     kind: str = BETTER
     sign: float = 1.0  # of a difference for the better
     margin: float | None = None  # a difference that does not matter, the tolerance of a value
+    text: str = ""  # what it says, as a part of a statement
 
     @property
     def favor(self) -> float:
@@ -210,6 +207,14 @@ class RowComparison:
             return {**tests, "equivalence": (EQUIVALENT, tost(self.effect, margin))}
         return tests
 
+    def decide(self) -> tuple[str, float | None]:
+        """Its own word, unadjusted, and the p of its being wrong, or the smallest."""
+        if self.effect is None:
+            return ABSENT, None
+        tests = list(self.tests().values())
+        least = OPEN, min((p for _, p in tests), default=None)
+        return next(((word, p) for word, p in tests if p <= ALPHA), least)
+
     def is_compatible(self) -> bool:
         """Whether a published value lies in the interval for another run of ours."""
         interval = bounds(self.effect) if self.effect is not None else None
@@ -221,25 +226,14 @@ class RowComparison:
         return low <= 0 <= high and high - low <= 2 * WIDEST * self.margin
 
 
-class StatementPart(NamedTuple):
-    """A part of a statement: its text, its own word, and its comparison."""
-
-    text: str
-    word: str
-    compared: RowComparison
-    p: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The verdict of our runs on a statement or a published value."""
 
     word: str
     # of the word being wrong, adjusted for all of the table; of an undecided one the smallest; None
     # where nothing was tested
     p: float | None = None
-    parts: tuple[StatementPart, ...] = ()
-    raw: Tests = field(default_factory=dict)  # p is not adjusted
+    parts: tuple[RowComparison, ...] = ()  # those of a statement, or the only one of a value
     # the largest share of the statement's term in the encoder's gradient, None if not measured
     share: float | None = None
 
@@ -267,34 +261,28 @@ def decide(
     ``shares``: by statement, the largest share of its term in a row's gradient; None if not
     measured.
     """
-    cells = {
-        place: Verdict(OPEN, parts=(_part("", compared),), raw=compared.tests())
-        for place, compared in _cells(item, scale, scores)
-    }
-    adjusted = _adjusted(cells)
-    cells = {place: _decided(own, adjusted[place]) for place, own in cells.items()}
+    compared = dict(_cells(item, scale, scores))
+    adjusted = _adjusted({place: one.tests() for place, one in compared.items()})
+    cells = {place: _decided((one,), adjusted[place]) for place, one in compared.items()}
+    parts = {claim.name: tuple(_compared(item, claim, scores)) for claim in item.claims}
+    # What chose the rows of a statement is no test of it.
+    tests = {c.name: {} if c.chosen else joined(parts[c.name]) for c in item.claims}
+    among = _adjusted(tests)
     claims = {}
     for claim in item.claims:
-        parts = tuple(_part(text, compared) for text, compared in _compared(item, claim, scores))
-        if claim.chosen:
-            parts = tuple(p if p.word == ABSENT else p._replace(word=CHOSEN, p=None) for p in parts)
-        raw = {} if claim.chosen else joined(parts)
-        claims[claim.name] = Verdict(OPEN, parts=parts, raw=raw)
-    among = _adjusted(claims)
-    for claim in item.claims:
-        verdict = _decided(claims[claim.name], among[claim.name], claim.level)
-        if claim.chosen:
-            verdict = replace(verdict, word=CHOSEN if verdict.word == OPEN else verdict.word)
+        verdict = _decided(parts[claim.name], among[claim.name], claim.level)
         share = (shares or {}).get(claim.name)
-        inert = share is not None and share < INERT_SHARE and verdict.word != ABSENT
-        word = INERT if inert else verdict.word
-        claims[claim.name] = replace(verdict, word=word, share=share)
+        if claim.chosen and verdict.word == OPEN:
+            verdict = verdict._replace(word=CHOSEN)
+        if share is not None and share < INERT_SHARE and verdict.word != ABSENT:
+            verdict = verdict._replace(word=INERT)
+        claims[claim.name] = verdict._replace(share=share)
     return TableVerdicts(cells, claims)
 
 
-def joined(parts: Iterable[StatementPart]) -> Tests:
+def joined(parts: Iterable[RowComparison]) -> Tests:
     """The tests of a statement from those of its parts."""
-    every = [part.compared.tests() for part in parts]
+    every = [part.tests() for part in parts]
     differences = [tests["difference"] for tests in every if tests]
     whole: dict[Family, tuple[str, float]] = {}
     if differing := [p for word, p in differences if word == DIFFERS]:
@@ -312,44 +300,34 @@ def joined(parts: Iterable[StatementPart]) -> Tests:
     return whole
 
 
-def _adjusted(verdicts: Mapping[Name, Verdict]) -> dict[Name, dict[Family, tuple[str, float]]]:
-    """The tests of every verdict, each family adjusted by Holm's method."""
-    adjusted: dict[Name, dict[Family, tuple[str, float]]] = {name: {} for name in verdicts}
+def _adjusted(tests: Mapping[Name, Tests]) -> dict[Name, dict[Family, tuple[str, float]]]:
+    """Tests by what they are about, each family adjusted by Holm's method."""
+    adjusted: dict[Name, dict[Family, tuple[str, float]]] = {name: {} for name in tests}
     for family in get_args(Family):
-        tested = {name: own.raw[family] for name, own in verdicts.items() if family in own.raw}
+        tested = {name: own[family] for name, own in tests.items() if family in own}
         for name, p in zip(tested, holm([p for _, p in tested.values()]), strict=True):
             adjusted[name][family] = tested[name][0], float(p)
     return adjusted
 
 
-def _decided(verdict: Verdict, adjusted: Tests, level: float = ALPHA) -> Verdict:
-    """The verdict, from the adjusted tests."""
-    if all(part.word == ABSENT for part in verdict.parts):
-        return replace(verdict, word=ABSENT)
+def _decided(parts: tuple[RowComparison, ...], adjusted: Tests, level: float = ALPHA) -> Verdict:
+    """The verdict on what has these parts, from its adjusted tests."""
+    if all(part.effect is None for part in parts):
+        return Verdict(ABSENT, parts=parts)
     shown = [(word, p) for word, p in adjusted.values() if p <= level]
-    comparison = verdict.parts[0].compared
+    comparison = parts[0]
     if comparison.kind == VALUE and DIFFERS not in dict(shown):
         if comparison.is_compatible():
-            return replace(verdict, word=AGREES)
+            return Verdict(AGREES, parts=parts)
         if comparison.effect is not None and not comparison.effect.error:
-            return replace(verdict, word=DIFFERS)
+            return Verdict(DIFFERS, parts=parts)
     if shown:
-        return replace(verdict, word=shown[0][0], p=shown[0][1])
-    return replace(verdict, p=min((p for _, p in adjusted.values()), default=None))
+        return Verdict(*shown[0], parts)
+    return Verdict(OPEN, min((p for _, p in adjusted.values()), default=None), parts)
 
 
-def _part(text: str, comparison: RowComparison) -> StatementPart:
-    """A part with its own, unadjusted word."""
-    if comparison.effect is None:
-        return StatementPart(text, ABSENT, comparison)
-    tests = list(comparison.tests().values())
-    least = OPEN, min((p for _, p in tests), default=None)
-    word, p = next(((word, p) for word, p in tests if p <= ALPHA), least)
-    return StatementPart(text, word, comparison, p)
-
-
-def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, RowComparison]]:
-    """The parts of a statement: each a text and a comparison."""
+def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[RowComparison]:
+    """The parts of a statement."""
     for name in claim.column:
         column, column_scores = item.columns[name], scores.get(name, {})
         where = f", {column.title}" if len(claim.column) > 1 else ""
@@ -358,17 +336,16 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, R
             if effect is not None and claim.beyond:
                 less = effect.mean - claim.beyond
                 effect = EffectEstimate.from_error(less, effect.error, effect.df)
-            sign = 1.0 if claim.sign == "positive" else -1.0
             less_text = f" less {claim.beyond:g}" if claim.beyond else ""
             text = f"{claim.row}{less_text} is {claim.sign}{where}"
-            yield text, RowComparison(name, claim.row, "", effect, sign=sign)
-        sign = 1.0 if column.better == "higher" else -1.0
+            sign = 1.0 if claim.sign == "positive" else -1.0
+            yield RowComparison(name, claim.row, "", effect, sign=sign, text=text)
         margin = column.margin if claim.margin is None else claim.margin
         row, kind = claim.subject, claim.relation
         for other in claim.than:
             effect = _between(column_scores, other, row)
             text = f"{row} {RELATION_TEXTS[kind]} {other}{where}"
-            yield text, RowComparison(name, row, other, effect, kind, sign, margin)
+            yield RowComparison(name, row, other, effect, kind, column.sign, margin, text)
 
 
 def _cells(
@@ -378,13 +355,13 @@ def _cells(
     rows = [row for row in item.rows if row.kind in ("train", "encoder", "derived", "blocked")]
     for row, column in ((r, c) for r in rows for c in item.columns.values()):
         place, column_scores = (row.name, column.name), scores.get(column.name, {})
-        value, ours = row.expected.get(column.name), column_scores.get(row.name)
-        if value is None:
+        published, ours = row.expected.get(column.name), column_scores.get(row.name)
+        if published is None:
             continue
         if scale == "paper":
-            effect = from_published(ours, value.value, value.sd, value.seeds) if ours else None
+            effect = from_published(ours, published.value) if ours else None
             comparison = RowComparison(column.name, row.name, "published", effect, VALUE)
-            yield place, replace(comparison, margin=value.tolerance)
+            yield place, replace(comparison, margin=published.tolerance)
             continue
         # A row and the reference: a printed difference, or a negligible one.
         apart = published_difference(item, row, column.name)

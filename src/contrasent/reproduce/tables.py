@@ -1,36 +1,50 @@
-"""Items, and their TOML files: every key is known, nothing is converted."""
+"""Items: tables and figures of documents, from TOML files that are read strictly.
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+Rows are expanded once, while they are read: what a template says, a row for each point of its axes,
+and what holds at a scale.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-    model_validator,
+from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
+
+from contrasent.engine.parameters import Count, Positive, Size
+from contrasent.engine.registry import check, parameters
+from contrasent.errors import OptionError, UserError, suggestion
+from contrasent.metrics import metric
+from contrasent.reproduce.corpora import Built, NamedCorpus, read_corpora
+from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.store import digest_of
+from contrasent.reproduce.strict import (
+    HERE,
+    Names,
+    Problem,
+    Strict,
+    Value,
+    check_names,
+    decode,
+    read_toml,
+    reading,
+    shared_file,
 )
-from pydantic_core import PydanticCustomError
+from contrasent.train import settings as run_settings
 
-from contrasent import files
-from contrasent.engine.parameters import Count, Positive, Size, Weight
-from contrasent.errors import InputError, suggestion
-
-HERE = Path(__file__).parent / "items"  # the package's own items
 Cost = Literal["none", "light", "medium", "heavy"]
 Figure = Literal["", "plane", "trace", "curves", "spectrum", "densities", "sweep"]
 RowKind = Literal["train", "encoder", "derived", "quote", "facts", "blocked"]
+Relation = Literal["better", "no_worse", "no_better", "equal"]  # of a row to others, in a statement
+ScaleName = Literal["lab", "paper"]
 Selection = Literal["none", "stsb"]
 """Which model of a run is measured: the last one, or the best on STS-B's dev set."""
 
-ScaleName = Literal["lab", "paper"]
+Settings = dict[str, Value]
 SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
+BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
 COSTS: dict[Cost, str] = {
     "none": "nothing is computed",
     "light": "encoders are evaluated, nothing is trained",
@@ -41,105 +55,12 @@ BASE = "@base"  # stands for the encoder that a scale begins from
 NEW = "@new"  # for the same with random weights
 GLOVE = "glove"
 TARGET = "target"  # stands for each task's own sentences, as the text to fit a transform to
-Relation = Literal["better", "no_worse", "no_better", "equal"]
-"""How a statement may relate a row to others."""
-
-SELECTED = ("task", "split", "metric", "aggregate")  # keys by which a column chooses a report's row
 MARGIN = 0.3  # negligible points, unless an item states its own
-Names = tuple[str, ...]
+SELECTED = ("task", "split", "metric", "aggregate")  # keys by which a column chooses a report's row
+MODELS = ("generator", "filler", "copy_filler", "language_head")
+"""Parameters that name a model: "@base" is the base, other names are checkpoints."""
 
-
-def _single(value: Any) -> Any:
-    if not isinstance(value, str | bool | int | float):
-        raise PydanticCustomError("single", "must be a single value")
-    return value
-
-
-Value = Annotated[str | bool | int | float, PlainValidator(_single)]
-"""A single value, such as that of a setting."""
-
-Settings = dict[str, Value]
-
-
-BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
-
-
-class Strict(BaseModel):
-    """A table of a TOML file: every key is known, and nothing is converted."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, data: Any) -> Any:
-        for key in data if isinstance(data, dict) else ():
-            if key not in cls.model_fields:
-                problem = f"unknown key {key!r}{suggestion(key, cls.model_fields)}"
-                raise PydanticCustomError("unknown", "{problem}", {"problem": problem})
-        return data
-
-
-Model = TypeVar("Model", bound=Strict)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file; its lists are tuples."""
-    table: dict[str, Any] = _tuples(files.read_toml(path))
-    return table
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _tuples(entry) for key, entry in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def shared(folder: Path, name: str) -> Path:
-    """A folder's own file of a name, else the package's."""
-    brought = folder / name
-    return brought if brought.is_file() else HERE / name
-
-
-class Problem(ValueError):
-    """What is wrong with a file that is being read, without its name."""
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Name the file of a problem."""
-    try:
-        yield
-    except Problem as error:
-        raise InputError(path, str(error)) from error
-
-
-def decode(kind: type[Model], data: Any, *where: str) -> Model:
-    """A table as a model; problems name the key, its value and the nearest name."""
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        value, problem = first["input"], first["msg"].removeprefix("Value error, ")
-        shown = f" {value!r}" if isinstance(value, str | bool | int | float | tuple) else ""
-        if first["type"] == "missing":
-            shown, problem = "", "is missing"
-        elif first["type"] == "literal_error":
-            choices = re.findall(r"'([^']*)'", first["ctx"]["expected"])
-            problem = f"unknown{suggestion(str(value), choices)}"
-        place = ".".join((*where, *_named(data, first["loc"])))
-        problem = f"{place}{shown}: {problem[0].lower()}{problem[1:]}".lstrip(": ")
-        raise Problem(problem) from error
-
-
-def _named(data: Any, keys: tuple[int | str, ...]) -> Iterator[str]:
-    """The keys of a place in a table, with rows and claims by their names."""
-    for key in keys:
-        try:
-            data = data[key]
-        except (KeyError, IndexError, TypeError):
-            data = None
-        name = data.get("name", key) if isinstance(data, dict) and isinstance(key, int) else key
-        yield str(name)
+ANY = "simcse"  # an objective; the settings of a run are checked with its parameters
 
 
 class Expected(Strict):
@@ -148,9 +69,6 @@ class Expected(Strict):
     value: float  # as printed in the document
     tolerance: float = 1.0  # how far ours may differ from it, at the document's own scale
     source: str = ""
-    # the published standard deviation over seeds; None if not printed
-    sd: Weight | None = None
-    seeds: Count = 1  # number of runs that it averages
 
 
 class FittedTransform(Strict):
@@ -162,19 +80,6 @@ class FittedTransform(Strict):
     dimensions: int | None = None
     num_train_epochs: int | None = None
 
-    @model_validator(mode="after")
-    def _fits(self) -> "FittedTransform":
-        name = "dimensions" if self.kind == "flow" else "num_train_epochs"
-        if getattr(self, name) is not None:
-            raise ValueError(f"{name} does not belong to {self.kind}")
-        return self
-
-    @property
-    def options(self) -> dict[str, int]:
-        """The given options, as named in a result's key."""
-        named = ("sentences", "dimensions", "num_train_epochs")
-        return {name: value for name in named if (value := getattr(self, name)) is not None}
-
 
 class Changes(Strict):
     """Settings and sizes of runs: those of a scale, and what an item or a row changes of them."""
@@ -182,26 +87,12 @@ class Changes(Strict):
     set: Settings = Field(default_factory=dict)
     sentences: Size | None = None  # rows that a corpus is sampled to; 0 for all
     select: Selection | None = None
-    evaluations: Names | None = None  # those that are made
-
-    def over(self, below: "Changes") -> "Changes":
-        """Both: settings one by one, the rest where it is stated."""
-        stated = {
-            key: v
-            for key in ("sentences", "select", "evaluations")
-            if (v := getattr(self, key)) is not None
-        }
-        changes = {"set": {**below.set, **self.set}, **stated}
-        return Changes.model_construct(
-            **{key: getattr(below, key) for key in Changes.model_fields} | changes
-        )
+    evaluations: Names = ()  # those that are made; of a row all, unless it says which
+    note: str = ""
 
 
 class Row(Changes):
-    """A row of the table: a method, a baseline, or somebody else's number.
-
-    A file may write several at once, with ``use`` and ``axes``; here each has its own keys.
-    """
+    """A row of the table: a method, a baseline, or somebody else's number."""
 
     name: str
     objective: str = ""
@@ -212,7 +103,7 @@ class Row(Changes):
     postprocess: FittedTransform | None = None  # the transform of its vectors
     fresh_samples: bool = False  # whether each seed draws sentences of its own
     scales: tuple[ScaleName, ...] = SCALES
-    lab: Changes = Changes()
+    lab: Changes = Changes()  # what holds at a scale, the item's changes included
     paper: Changes = Changes()
     point: Settings = Field(default_factory=dict)  # values of the axes that made it
     quote: bool = False
@@ -223,7 +114,6 @@ class Row(Changes):
     expected: dict[str, Expected] = Field(default_factory=dict)
     source: str = ""
     group: str = ""
-    note: str = ""
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Row":
@@ -255,8 +145,8 @@ class Row(Changes):
         return fit.kind == "flow" or (self.fresh_samples and fit.corpus != TARGET)
 
     def at(self, scale: ScaleName) -> Changes:
-        """What it says of its runs at a scale."""
-        return Changes(set=self.point).over(getattr(self, scale).over(self))
+        """What holds of its runs at a scale."""
+        return self.lab if scale == "lab" else self.paper
 
 
 class TableColumn(Strict):
@@ -279,6 +169,11 @@ class TableColumn(Strict):
     def select(self) -> dict[str, str]:
         """The fields of the report's row."""
         return {key: v for key in SELECTED if (v := getattr(self, key)) is not None}
+
+    @property
+    def sign(self) -> float:
+        """1 where higher is better, else -1."""
+        return 1.0 if self.better == "higher" else -1.0
 
 
 class Claim(Strict):
@@ -314,14 +209,15 @@ class Claim(Strict):
         return getattr(self, self.relation) if self.relation else ""
 
 
-class ScaleChanges(Changes):
-    """The changes of an item to a scale."""
+class Evaluation(NamedTuple):
+    """A measure of a model, and its options at each scale, as far as they are stated."""
 
-    note: str = ""
+    kind: str
+    options: Mapping[ScaleName, Mapping[str, Value | Names]]
 
 
-class ItemKeys(Strict):
-    """The keys of an item as a whole."""
+class ItemFile(Strict):
+    """A file as it is written: rows and evaluations are completed later."""
 
     title: str
     source: str
@@ -335,44 +231,23 @@ class ItemKeys(Strict):
     base: str = BASE  # the encoder that its rows begin from, if they name no other
     figure: Figure = ""
     sweep: str = ""  # the settings along the figure's axes, of a sweep
-
-
-class ItemTable(ItemKeys):
-    """A file; evaluations depend on their kind, and rows on templates: both are read later."""
-
     tolerance: float = 1.0
     margin: Positive = MARGIN
-    evaluations: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    columns: dict[str, TableColumn] = Field(default_factory=dict)
+    evaluations: Mapping[str, dict[str, Any]] = Field(default_factory=dict)
+    columns: Mapping[str, TableColumn] = Field(default_factory=dict)
     templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
     rows: tuple[dict[str, Any], ...] = ()
     claims: tuple[Claim, ...] = ()
-    scale: dict[ScaleName, ScaleChanges] = Field(default_factory=dict)
+    scale: dict[ScaleName, Changes] = Field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """A measure of a model, and its options."""
-
-    kind: str
-    options: Mapping[str, Value | Names]
-    changes: Mapping[ScaleName, Mapping[str, Value | Names]] = field(default_factory=dict)
-
-    def at(self, scale: ScaleName) -> dict[str, Value | Names]:
-        """The options at a scale."""
-        return {**self.options, **self.changes.get(scale, {})}
-
-
-class Item(ItemKeys):
+class Item(ItemFile):
     """One table or figure."""
 
     file: Path
     paper: str
-    evaluations: Mapping[str, Evaluation]
-    columns: Mapping[str, TableColumn]
-    rows: tuple[Row, ...]
-    claims: tuple[Claim, ...]
-    scale: Mapping[ScaleName, ScaleChanges]
+    evaluations: Mapping[str, Evaluation]  # type: ignore[assignment]
+    rows: tuple[Row, ...]  # type: ignore[assignment]
 
     @property
     def name(self) -> str:
@@ -382,3 +257,331 @@ class Item(ItemKeys):
     def row(self, name: str) -> Row:
         """A row by name."""
         return next(row for row in self.rows if row.name == name)
+
+    def options(self, evaluation: str, scale: ScaleName) -> Mapping[str, Value | Names]:
+        """All options of an evaluation at a scale."""
+        kind, options = self.evaluations[evaluation]
+        return MEASURES[kind].complete(options[scale])
+
+
+class _RowKeys(Strict):
+    """The keys of a row in a file that are expanded, with any others."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    name: str = ""
+    source: str = ""
+    axes: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    tuned: Names = ()
+    facts: dict[str, Any] = Field(default_factory=dict)
+    expected: dict[str, Any] = Field(default_factory=dict)
+    lab: dict[str, Any] = Field(default_factory=dict)
+    paper: dict[str, Any] = Field(default_factory=dict)
+
+
+class Scale(Changes):
+    """The size of the runs."""
+
+    name: ScaleName
+    base: str
+    changed: Settings = Field(default_factory=dict)  # what the command line changed
+
+    def with_changes(self, given: Mapping[str, str], sentences: int | None) -> "Scale":
+        """The same with other settings of the run, or another number of sentences."""
+        # A setting of an item or row still has precedence.
+        known, foreign = run_settings.choose(given, ANY, option="--set")
+        for name in foreign:
+            raise OptionError("--set", name, "belongs to an objective; set it in the rows")
+        whole = {**self.set, **known}
+        run_settings.Settings(**run_settings.choose(whole, ANY)[0])
+        update: dict[str, Any] = {"set": whole, "changed": known}
+        if sentences is not None:
+            update |= {"sentences": sentences, "changed": {**known, "sentences": sentences}}
+        return self.model_copy(update=update)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The training run of a row; the plan adds its corpus and what is followed."""
+
+    objective: str
+    given: Mapping[str, object]
+    defaults: Mapping[str, object]
+    settings: Mapping[str, object]
+    select: Selection
+    sentences: int | None  # rows sampled from the corpus; None for all
+    corpus: Built | None = None
+    trace: Mapping[str, Value | Names] | None = None  # options of the measure that follows it
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The parameters that name a model, and the names."""
+        return {k: str(v) for k, v in self.given.items() if k in MODELS and v and v != "new"}
+
+
+def resolve_row(row: Row, scale: Scale, *, seed: int = 0) -> Training:
+    """The training run of a row at a scale."""
+    own = row.at(scale.name)
+    values = {**scale.set, **own.set, "seed": seed}
+    of_run, parts = run_settings.choose(values, row.objective, option="set")
+    settings = run_settings.Settings(**of_run)
+    check(row.objective, parts, models=False)
+    defaults = {name: p.default for name, p in parameters(row.objective).items()}
+    select = own.select or scale.select or "none"
+    sentences = scale.sentences if own.sentences is None else own.sentences
+    return Training(row.objective, parts, defaults, asdict(settings), select, sentences)
+
+
+def recipe_digest(item: Item, row: Row, scale: ScaleName) -> str:
+    """A digest of all that an item says of how one of its rows is run and measured at a scale."""
+    named = {"objective", "base", "corpus", "encoder", "pooling", "postprocess"}
+    own = row.at(scale)
+    measured = {name: item.evaluations[name] for name in own.evaluations}
+    return digest_of(
+        [
+            row.model_dump(mode="json", include=named, exclude_defaults=True),
+            own.model_dump(mode="json", exclude={"evaluations", "note"}),
+            {name: [one.kind, one.options[scale]] for name, one in measured.items()},
+        ]
+    )
+
+
+class ItemFolder:
+    """A folder of items, PAPER/ITEM.toml, and what they share.
+
+    Its ``papers.toml`` names the papers in order (without it they are sub-folders in order);
+    ``scales.toml`` and ``corpora.toml`` replace the package's.
+    """
+
+    def __init__(self, home: Path = HERE) -> None:
+        self.home = home
+
+    @cached_property
+    def papers(self) -> dict[str, str]:
+        """Sub-folders and their documents, in order."""
+        listed = self.home / "papers.toml"
+        titles = read_toml(listed) if listed.is_file() else {}
+        names = sorted(path.parent.name for path in self.home.glob("*/*.toml"))
+        return titles | {name: name for name in names if name not in titles}
+
+    @cached_property
+    def scales(self) -> dict[ScaleName, Scale]:
+        """The scales by name."""
+        path = shared_file(self.home, "scales.toml")
+        data = read_toml(path)
+        with reading(path):
+            check_names("scale", SCALES, *data)
+            return {
+                name: decode(Scale, {"name": name, **data.get(name, {})}, name) for name in SCALES
+            }
+
+    @cached_property
+    def corpora(self) -> dict[str, NamedCorpus]:
+        """The corpora by name."""
+        return read_corpora(self.home)
+
+    def files(self) -> dict[str, Path]:
+        """Files of items by name ("simcse:table1"), in order."""
+        return {
+            f"{paper}:{path.stem}": path
+            for paper in self.papers
+            for path in sorted((self.home / paper).glob("*.toml"), key=_order)
+        }
+
+    def all(self, *, settings: bool = True) -> list[Item]:
+        """Every item, checked."""
+        return [self.read(path, settings=settings) for path in self.files().values()]
+
+    def find(self, names: Sequence[str]) -> list[Item]:
+        """Items by name: "all", a paper's folder, or "paper:item"; in the folder's order."""
+        files = self.files()
+        wanted: set[str] = set()
+        for name in names:
+            some = [n for n in files if name in ("all", n, n.split(":")[0])]
+            if not some:
+                near = suggestion(name, [*files, *self.papers, "all"]).split(" (one of")[0]
+                raise OptionError("ITEM", name, f"unknown table or figure{near} (--list shows all)")
+            wanted.update(some)
+        return [self.read(files[name]) for name in files if name in wanted]
+
+    def read(self, path: Path, *, settings: bool = True) -> Item:
+        """Read and check one item; with the settings of its rows, which imports torch."""
+        with reading(path):
+            item = self._item(path)
+            for row in item.rows if settings else ():
+                for scale in row.scales if row.kind == "train" else ():
+                    # Chosen as in a run, so that a wrong one is found now.
+                    try:
+                        resolve_row(row, self.scales[scale])
+                    except UserError as error:
+                        raise Problem(f"rows.{row.name}: {error}") from error
+        return item
+
+    def _item(self, path: Path) -> Item:
+        table = decode(ItemFile, read_toml(path))
+        rows = tuple(
+            decode(Row, own, f"rows.{own['name']}")
+            for written in table.rows
+            for own in _expanded(written, table)
+        )
+        columns = {name: _column(name, own, table) for name, own in table.columns.items()}
+        completed = {
+            "evaluations": {n: _evaluation(n, own) for n, own in table.evaluations.items()},
+            "columns": columns,
+            "rows": rows,
+            "claims": tuple(_claim(claim, rows, columns) for claim in table.claims),
+            "scale": {name: table.scale.get(name, Changes()) for name in SCALES},
+        }
+        paper = self.papers.get(path.parent.name, path.parent.name)
+        item = Item.model_construct(file=path, paper=paper, **{**dict(table), **completed})
+        self._check(item)
+        return item
+
+    def _check(self, item: Item) -> None:
+        names = [row.name for row in item.rows]
+        check_names("reference", names, *filter(None, [item.reference]))
+        axes = sorted({name for row in item.rows for name in row.point})
+        check_names("sweep", axes, *filter(None, item.sweep.split(",")))
+        for place, row in enumerate(item.rows):
+            where, fit = f"rows.{row.name}", row.postprocess
+            if row.name in names[:place]:
+                raise Problem(f"{where}: two rows are named {row.name!r}")
+            check_names(f"{where}.tuned", names, *row.tuned)
+            check_names(f"{where}.front", names, *row.front)
+            check_names(f"{where}.corpus", self.corpora, *filter(None, [row.corpus]))
+            if fit is not None:
+                check_names(f"{where}.postprocess.corpus", (*self.corpora, TARGET), fit.corpus)
+            for name in row.expected if row.kind in ("train", "encoder") else ():
+                if not item.columns[name].evaluation:
+                    problem = f"column {name!r} has no evaluation; only quotations have values"
+                    raise Problem(f"{where}.expected: {problem}")
+            for name in (*row.lab.evaluations, *row.paper.evaluations):
+                check_names(f"{where}.evaluations", item.evaluations, name)
+                kind = item.evaluations[name].kind
+                if fit is not None and fit.corpus == TARGET and kind != "sts":
+                    problem = f"a fit to {TARGET!r} belongs to STS sets; {name!r} measures {kind}"
+                    raise Problem(f"{where}: {problem} (evaluations = [...] sets what is measured)")
+
+
+def _order(path: Path) -> tuple[int, int, str]:
+    """Tables before appendices before figures, by number."""
+    digits = "".join(letter for letter in path.stem if letter.isdigit())
+    group = 0 if path.stem.startswith("table") else 2 if path.stem.startswith("figure") else 1
+    return group, 0 if group == 1 else int(digits or 0), path.stem
+
+
+@cache
+def _evaluation_table(kind: str) -> type[Strict]:
+    """The keys of an evaluation of a kind."""
+    options: dict[str, Any] = {
+        key: (form, None) for key, (form, _) in MEASURES[kind].options.items()
+    }
+    keys: dict[str, Any] = dict.fromkeys(SCALES, (dict[str, Any], {}))
+    return create_model(kind, __base__=Strict, kind=(str, kind), **keys, **options)
+
+
+def _evaluation(name: str, data: dict[str, Any]) -> Evaluation:
+    where, kind = f"evaluations.{name}", str(data.get("kind", ""))
+    check_names(f"{where}.kind", MEASURES, kind)
+
+    def stated(data: dict[str, Any], *place: str) -> dict[str, Any]:
+        found = decode(_evaluation_table(kind), data, where, *place)
+        return found.model_dump(exclude={"kind", *SCALES}, exclude_unset=True)
+
+    own = stated(data)
+    return Evaluation(kind, {s: own | stated(data.get(s, {}), s) for s in SCALES})
+
+
+def _column(name: str, column: TableColumn, table: ItemFile) -> TableColumn:
+    """A column with what follows from its metric."""
+    where, stated, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
+    check_names(f"{where}.front", table.columns, *column.front)
+    # A column without evaluation and metric has only quotations or facts.
+    if column.evaluation or measured:
+        check_names(f"{where}.evaluation", table.evaluations, column.evaluation)
+        if not measured:
+            raise Problem(f"{where}: metric is missing")
+    completed: dict[str, Any] = {"name": name, "title": column.title or name}
+    if "factor" not in stated:
+        completed["factor"] = 100.0 if metric(measured).hundredths else 1.0
+    if "better" not in stated:
+        completed["better"] = metric(measured).better
+    if "margin" not in stated and completed.get("factor", column.factor) == 100:
+        # Correlations share a margin in points; for a time, say, the file must state one.
+        completed["margin"] = table.margin
+    return column.model_copy(update=completed)
+
+
+def _expanded(written: dict[str, Any], table: ItemFile) -> Iterator[dict[str, Any]]:
+    """The keys of the rows that one of a file stands for: one for each point of its axes."""
+    where, own = f"rows.{written.get('name', '')}", dict(written)
+    if template := own.pop("use", ""):
+        check_names(f"{where}.use", table.templates, template)
+        own = _over(table.templates[template], own)
+    row = decode(_RowKeys, own, where)
+    check_names(f"{where}.facts", table.columns, *row.facts)
+    check_names(f"{where}.expected", table.columns, *row.expected)
+    own = {"base": table.base, "fresh_samples": table.fresh_samples, **own}
+    own["source"] = row.source or table.source
+    stated = {key: own[key] for key in Changes.model_fields if key in own}
+    points = [dict(zip(row.axes, point, strict=True)) for point in product(*row.axes.values())]
+    cells = {c: v if isinstance(v, tuple) else (v,) for c, v in row.expected.items()}
+    for column, values in cells.items():
+        if len(values) != len(points):
+            problem = f"{column} has {len(values)} values for {len(points)} rows"
+            raise Problem(f"{where}.expected: {problem}")
+    own.pop("axes", None)
+    for i, point in enumerate(points):
+        try:
+            own["name"], *tuned = (text.format(**point) for text in (row.name, *row.tuned))
+        except (KeyError, IndexError, ValueError) as error:
+            problem = f"{{...}} of a name must be one of the axes ({error})"
+            raise Problem(f"{where}: {problem}") from error
+        own["tuned"], own["point"] = tuple(tuned), {} if tuned else point
+        own["expected"] = {
+            column: {
+                "tolerance": table.tolerance,
+                "source": own["source"],
+                **(values[i] if isinstance(values[i], dict) else {"value": values[i]}),
+            }
+            for column, values in cells.items()
+            if values[i] != ""  # not printed
+        }
+        # All evaluations, unless the item, the row, or the row at the scale says which.
+        at: dict[str, Any] = {scale: {"evaluations": tuple(table.evaluations)} for scale in SCALES}
+        for scale in SCALES:
+            if scale in table.scale:
+                at[scale] |= table.scale[scale].model_dump(exclude_unset=True)
+            for more in (stated, getattr(row, scale), {"set": own["point"]}):
+                at[scale] = _over(at[scale], more)
+        yield own | at
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both tables: settings one by one, other keys as the second has them."""
+    nested = {
+        key: _over(below[key], above[key])
+        for key in ("set", *SCALES)
+        if isinstance(below.get(key), dict) and isinstance(above.get(key), dict)
+    }
+    return {**below, **above, **nested}
+
+
+def _claim(claim: Claim, rows: Sequence[Row], columns: Mapping[str, TableColumn]) -> Claim:
+    where, names = f"claims.{claim.name}", [row.name for row in rows]
+    check_names(f"{where}.column", columns, *claim.column)
+    count, signed = sum(bool(getattr(claim, key)) for key in RELATIONS), bool(claim.sign)
+    if count + signed != 1 or signed != bool(claim.row) or bool(count) != bool(claim.than):
+        problem = f"a claim has one of {', '.join(RELATIONS)} with than, or row and sign"
+        raise Problem(f"{where}: {problem}")
+    relation, than = claim.relation, claim.than
+    if than == ("*",):
+        # A quotation is never run, and would leave the statement open.
+        than = tuple(r.name for r in rows if not r.quote and r.name != claim.subject)
+    for key, some in ((relation, (claim.subject,)), ("than", than), ("row", (claim.row,))):
+        check_names(f"{where}.{key}", names, *filter(None, some))
+    for other in claim.column if relation not in ("", BETTER) else ():
+        if claim.margin is None and columns[other].margin is None:
+            problem = f"{relation} needs a margin, and column {other!r} has none"
+            raise Problem(f"{where}: {problem} (margin = ..., of the claim or the column)")
+    return claim.model_copy(update={"than": than})

@@ -678,15 +678,13 @@ class Index(BaseIndex):
         coded = k if not all_rows and self.facts.codes and count > self.exact_up_to else 0
         if ranker.plain or not k:
             nearest = zip(self._nearest(vectors, k, allowed, coded), vectors, strict=True)
-            return [self._by_cosines(rows, cosines, v) for (cosines, rows), v in nearest]
+            return [
+                RankedRows(rows, near, near, np.zeros_like(near), self.evidence(near, vector))
+                for (near, rows), vector in nearest
+            ]
         learned = self.learned if ranker.uses_learned else Learned()
         queries = zip(texts, vectors, mapped(ranker, learned, vectors), strict=True)
         return [self._ranked(*query, k, ranker, learned, allowed, coded) for query in queries]
-
-    def _by_cosines(self, rows: Numbers, cosines: Floats, vector: Vectors) -> RankedRows:
-        """Rows in the order of their cosines with a query (d,)."""
-        evidence = self.evidence(cosines, vector)
-        return RankedRows(rows, cosines, cosines, np.zeros_like(cosines), evidence)
 
     def _ranked(
         self,

@@ -272,7 +272,8 @@ class Writer:
         )
         for table in ("rows", "dead", "blocks", "postings"):
             self.store.query(f"DELETE FROM {table}")
-        self.set(vectors=self._new_name(), rows=0, dead=0, dimension=0, codes={}, encoding={})
+        name = f"vectors-{int(self.facts.vectors[8:14]) + 1:06d}.f32"
+        self.set(vectors=name, rows=0, dead=0, dimension=0, codes={}, encoding={})
         self._first, self.store.vectors = 0, old[:0]
         with wrap_sqlite_errors(self.folder):
             cursor = self.store.connection.execute("SELECT * FROM temp.old")
@@ -286,10 +287,6 @@ class Writer:
                 self.append(vectors, texts, names, metadata)
             self.store.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
-
-    def _new_name(self) -> str:
-        """An unused name for a file of vectors."""
-        return f"vectors-{int(self.facts.vectors[8:14]) + 1:06d}.f32"
 
     def put_vectors(self, vectors: Vectors) -> None:
         """Set the vectors (n, d) of the next rows that have none."""

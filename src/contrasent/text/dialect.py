@@ -35,10 +35,13 @@ class Dialect:
     delimiter: str
     quoted: bool = True  # whether a cell may stand in quotes; else they are letters
     spaced: bool = False  # whether blanks after a delimiter are none of the cell's
+    escaped: bool = False  # whether quotes in a cell follow a backslash, as MySQL and Spark write
 
     def reader(self, lines: Iterable[str], *, strict: bool = True) -> Any:
         """A ``csv.reader`` of lines."""
         options: dict[str, Any] = {"delimiter": self.delimiter, "skipinitialspace": self.spaced}
+        if self.escaped:
+            options |= {"escapechar": "\\", "doublequote": False}
         return csv.reader(lines, strict=strict, **options)
 
     def parses(self, lines: Sequence[str]) -> bool:
@@ -80,9 +83,10 @@ def find(file: Source, form: str, delimiter: str | None = None) -> Dialect:
     mark = delimiter or (stated[1] if stated else _delimiter(lines, usual))
     if usual == mark == "\t" and not _quotes_tabs(lines):
         return Dialect(mark, quoted=False)
-    spaced = Dialect(mark, spaced=True)
-    blanks = re.search(rf'{re.escape(mark)} +"', "".join(lines)) is not None
-    return spaced if blanks and spaced.parses(lines) else Dialect(mark)
+    text, plain = "".join(lines), Dialect(mark)
+    ways = [Dialect(mark, spaced=True)] if re.search(rf'{re.escape(mark)} +"', text) else []
+    ways += [plain, Dialect(mark, spaced=True, escaped=True)]
+    return next((way for way in ways if way.parses(lines)), plain)
 
 
 def _delimiter(lines: Sequence[str], usual: str) -> str:

@@ -1,8 +1,9 @@
-"""From a name to bytes and lines of text: a file (gzip too), a folder, a pipe."""
+"""From a name to bytes and lines of text: a file (gzip or xz too), a folder, a pipe."""
 
 import gzip
 import io
 import json
+import lzma
 import os
 import shutil
 import sys
@@ -21,9 +22,9 @@ from contrasent.files import writing
 
 FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
 PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read packed: ".txt.gz"
-GZIP = ".gz"
+PACKINGS = (".gz", ".xz")
 JSON, ARROW = ".json", ".arrow"  # of files that are named, or that a data set's folder names
-KNOWN = ", ".join((*FORMATS, JSON, *(f"{form}{GZIP}" for form in PACKED)))
+KNOWN = ", ".join((*FORMATS, JSON, *(f"{form}{end}" for form in PACKED for end in PACKINGS)))
 
 LONGEST = 1 << 26  # characters in one line: beyond it a file is not taken for text
 
@@ -41,25 +42,32 @@ def unpacked_limit(packed: int) -> int:
     return max(FREE, DENSEST * packed)
 
 
-class _LimitedGzip(gzip.GzipFile):
-    """A gzip file that is read as far as its size allows."""
+class _Limited(io.RawIOBase):
+    """A packed file that is read as far as its size allows."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        kind = lzma.LZMAFile if path.suffix.lower() == ".xz" else gzip.GzipFile
+        self._stream = kind(path)
         self._path, self._limit = path, unpacked_limit(path.stat().st_size)
 
+    def readable(self) -> bool:
+        return True
+
     def readinto(self, buffer: Any) -> int:
-        count = self.readinto1(memoryview(buffer)[: 1 << 20])
-        if self.tell() > self._limit:
+        count = self._stream.readinto1(memoryview(buffer)[: 1 << 20])
+        if self._stream.tell() > self._limit:
             problem = f"unpacks to more than {self._limit:,} bytes, {DENSEST} times its size"
             raise ExpansionError(self._path, f"{problem}; unpack it first if this is expected")
         return count
 
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
 
 def open_packed(path: Path) -> IO[bytes]:
-    """Open a gzip file; an ``ExpansionError`` where it unpacks to far too much."""
-    # BufferedReader reads by `readinto` alone.
-    return io.BufferedReader(_LimitedGzip(path), 1 << 16)
+    """Open a gzip or xz file; an ``ExpansionError`` where it unpacks to far too much."""
+    return io.BufferedReader(_Limited(path), 1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,7 @@ class Source:
     def _opened(self, *, unpack: bool = False) -> AbstractContextManager[IO[bytes]]:
         if not isinstance(self.path, Path):
             return self.path()
-        if unpack and self.path.suffix.lower() == GZIP:
+        if unpack and self.path.suffix.lower() in PACKINGS:
             return open_packed(self.path)
         return self.path.open("rb")
 
@@ -123,7 +131,7 @@ def _remove(path: Path, owner: int) -> None:
 def form_of(path: Path) -> str | None:
     """The format that a file's suffix stands for, such as ".csv" for "a.csv.gz", or None."""
     *_, inner, last = ("", "", *map(str.lower, path.suffixes))
-    if last == GZIP and inner in PACKED:
+    if last in PACKINGS and inner in PACKED:
         return inner
     return last if last in FORMATS else None
 
@@ -154,7 +162,7 @@ def find(source: str | Path) -> list[Source]:
     if not path.is_file():
         with reading(str(source)), path.open("rb") as stream:
             return [_spooled(stream, str(source))]
-    plain = path.with_suffix("") if path.suffix.lower() == GZIP else path
+    plain = path.with_suffix("") if path.suffix.lower() in PACKINGS else path
     form = JSON if plain.suffix.lower() == JSON else form_of(path)
     if form is None:
         suffix = path.suffix or "none"
@@ -219,8 +227,9 @@ def reading(source: str) -> Iterator[None]:
     """Turn an operating system's complaint about a file into an ``InputError``."""
     try:
         yield
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(source, f"not a complete gzip file ({error})") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        kind = "xz" if source.lower().endswith(".xz") else "gzip"
+        raise InputError(source, f"not a complete {kind} file ({error})") from error
     except OSError as error:
         raise InputError(source, f"cannot read ({error.strerror or error})") from error
 

@@ -17,8 +17,7 @@ from contrasent.metrics import alignment, normalize, uniformity
 from contrasent.model.pretrained import resolve
 from contrasent.report import Report, Row, laid_out
 from contrasent.train.fit import fit
-from contrasent.train.page import HELD_OUT, curves
-from contrasent.train.run import Run
+from contrasent.train.run import HELD_OUT, Run, curves
 from contrasent.types import Numbers
 
 PAIRS = "simcse_supervised"

@@ -1,7 +1,6 @@
 """The training loop, in plain torch."""
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -34,9 +33,8 @@ from contrasent.train.monitor import (
     nearest_texts,
     watched_rows,
 )
-from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
-from contrasent.train.run import Evaluate, Keep, OnStep, Run, RunFolder, choose_keep
+from contrasent.train.run import Evaluate, Keep, OnStep, Run, RunFolder, choose_keep, run_page
 from contrasent.train.settings import Settings, choose
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
@@ -278,8 +276,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
     )
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
-    epochs = math.ceil(settings.num_train_epochs * batches.plan.steps_per_epoch)
-    total, batch = settings.max_steps or max(1, epochs), batches.plan.batch_size
+    total = prepare.total_steps(objective, batches.plan, settings)
+    batch = batches.plan.batch_size
     monitor, watched = Monitor(), watched_rows(batches)
     before: list[list[int]] = []  # the nearest texts by the base, for the page
     first = 0

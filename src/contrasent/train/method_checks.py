@@ -185,19 +185,20 @@ def _failure(error: Exception) -> str:
 def check_one_step(trial: Trial) -> Verdict:
     """Whether terms are finite, complete and repeatable, and all that trains has a gradient."""
     with trial.training(dropout=0.1) as (objective, batch):
+        first = objective.warmup_steps  # before it there is a part that does not learn
         with torch.no_grad():
-            terms = objective(batch(0))
+            terms = objective(batch(first))
         odd = [k for k, v in terms.items() if v.dim() or not bool(v.isfinite())]
         if odd:
             return False, f"the term {odd[0]!r} is not a single finite number"
         missing = sorted(objective.weights.keys() - terms.keys())
         if missing:
             return False, f"the term {missing[0]!r} has a weight but is missing"
-        loss = _step(objective, batch(0))
+        loss = _step(objective, batch(first))
         idle = [k for k, p in objective.named_parameters() if p.requires_grad and p.grad is None]
         if idle:
             return False, f"{idle[0]} is trainable, but the loss does not depend on it"
-        again = _step(objective, batch(0))
+        again = _step(objective, batch(first))
         if loss.item() != again.item():
             problem = f"draw with torch's default generator or {DRAW}"
             return False, f"the same step twice gives {loss} and {again}; {problem}"

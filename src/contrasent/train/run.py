@@ -1,4 +1,4 @@
-"""A run's folder: the model at its top, everything about the training under ``run/``.
+"""A run's folder: the model at its top, everything about the training under ``run/``; its page.
 
 There are settings.json, log.jsonl, and result.json once it is complete; until then
 checkpoint.safetensors, base/, best/ and last/.
@@ -6,20 +6,21 @@ checkpoint.safetensors, base/, best/ and last/.
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from contrasent import files
-from contrasent.errors import OptionError, OutputError, import_extra
+from contrasent import files, pictures
+from contrasent.errors import MissingExtraError, OptionError, OutputError, import_extra
 from contrasent.model.description import check_replaceable
 from contrasent.report import Report, html_table, shown
 from contrasent.types import EncodeFn
 
 if TYPE_CHECKING:
+    from contrasent.encoder.card import CardMetadata
     from contrasent.encoder.encoder import TorchEncoder
 
 Keep = Literal["proven", "unharmed", "trained", "last"]
@@ -223,11 +224,7 @@ class RunFolder:
                 "--overwrite or another folder"
             )
         old, new = _compared(before), _compared(now)
-        # A parameter of the method that has gone since is no difference.
-        gone = before.get("objective", {}).keys() - now.get("objective", {}).keys()
-        for key in sorted(
-            (old.keys() | new.keys()) - gone, key=lambda k: (not k.startswith(SOURCE), k)
-        ):
+        for key in sorted(old.keys() | new.keys(), key=lambda k: (not k.startswith(SOURCE), k)):
             one, two = old.get(key), new.get(key)
             if key.startswith(SOURCE) and one and two and one != two:
                 raise OutputError(
@@ -360,3 +357,74 @@ def trajectory(model: Path) -> list[dict[str, float]]:
         {"step": float(line["step"]), **{row["metric"]: row["value"] for row in line["geometry"]}}
         for line in lines
     ]
+
+
+MOST_POINTS = 400  # of a curve
+SHOWN = 6  # texts whose neighbors are listed
+TERMS, HELD_OUT, SHARES = "loss and its terms", "held out, with 95 % CI", "share of each term"
+
+Lines = Mapping[str, Sequence[pictures.Point]]
+
+
+def run_page(
+    run: Run,
+    facts: "CardMetadata",
+    texts: Sequence[str],
+    before: Sequence[Sequence[int]],
+    after: Sequence[Sequence[int]],
+) -> str:
+    """``report.html``; ``before`` and ``after`` are each text's nearest by base and last model."""
+    try:
+        drawn, note = pictures.panels(curves(run.log)), ""
+    except MissingExtraError as error:
+        drawn, note = None, f"Curves are missing: {error}"
+    evaluations = [line for line in run.log if "evaluation" in line]
+    places = [i * len(texts) // SHOWN for i in range(SHOWN)] if len(before) else []
+    return files.render(
+        "training.html",
+        window=f": {run.folder.name}",
+        heading=f"Training of {run.folder.name}",
+        run=run,
+        drawn=drawn,
+        note=note,
+        shares=run.shares,
+        evaluations=[(line["step"], line["evaluation"]) for line in evaluations],
+        neighbors=[
+            (
+                texts[i],
+                [(texts[j], j not in after[i]) for j in before[i]],
+                [(texts[j], j not in before[i]) for j in after[i]],
+            )
+            for i in places
+        ],
+        method=facts.objective,
+        settings=facts.settings,
+        data=facts.data | {"base": facts.base or "not stated"},
+        outcome={k: v for k, v in asdict(run).items() if isinstance(v, (int, float, str))},
+    )
+
+
+def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
+    """Panels of curves from the lines of a run's log: by title, then by name."""
+    panels: dict[str, dict[str, list[pictures.Point]]] = {}
+    for line in log:
+        step = line["step"]
+        for name, value in numbers(line).items():
+            kind, _, label = name.rpartition("/")
+            title = {"": TERMS, "shares": SHARES}.get(kind, name)
+            if name in ("learning_rate", "norm") or (kind == "" and "cosine" in name):
+                title = "cosines" if "cosine" in name else name.replace("_", " ")
+            if kind in ("", "shares"):
+                points = panels.setdefault(title, {}).setdefault(label, [])
+                points.append((step, value, value, value))
+        for row in line.get("evaluation", ())[:1]:
+            ends = [row["value"] if row[end] is None else row[end] for end in ("low", "high")]
+            name = f"{row['task']} {row['metric']}"
+            held_out = panels.setdefault(HELD_OUT, {}).setdefault(name, [])
+            held_out.append((step, row["value"], *ends))
+    thinned = {
+        title: {name: points[:: -(-len(points) // MOST_POINTS)] for name, points in lines.items()}
+        for title, lines in panels.items()
+    }
+    first = [title for title in (TERMS, HELD_OUT, "learning rate") if title in thinned]
+    return {title: thinned[title] for title in (*first, *(t for t in thinned if t not in first))}

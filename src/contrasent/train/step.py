@@ -36,10 +36,15 @@ WINDOW = 10  # steps after which a GPU's numbers are read, which waits for it
 
 
 def moments(objective: Objective, total: int) -> frozenset[int]:
-    """Numbers of the steps that are measured: the first, those at 10 % and 50 %, and the last."""
-    ends, between = {0, total - 1}, {total // 10, total // 2}
-    further = len(_acting(objective)) - 1
-    return frozenset(ends | between if total >= LONG * further else ends)
+    """Numbers of the steps that are measured: the first, those at 10 % and 50 %, and the last.
+
+    Of those in which the encoder learns.
+    """
+    start = min(objective.warmup_steps, total - 1)
+    further, steps = len(_acting(objective)) - 1, total - start
+    ends = {start, total - 1}
+    between = {start + steps // 10, start + steps // 2}
+    return frozenset(ends | between if steps >= LONG * further else ends)
 
 
 def gradient_shares(
@@ -124,11 +129,11 @@ class StepRunner:
     def take(self, step: int) -> list[StepMetrics]:
         """Take a step; return the numbers that have become known."""
         settings = self.settings
-        schedule: dict[str, Any] = {"total": self.total, "warmup_ratio": settings.warmup_ratio}
-        rate = scheduled_rate(step, peak=settings.learning_rate, **schedule)
+        start = self.objective.warmup_steps
+        rate = self._rate(step, settings.learning_rate, start)
         for group in self.optimizer.param_groups:
             peak = group.get("peak", settings.learning_rate)
-            group["lr"] = scheduled_rate(step, peak=peak, **schedule)
+            group["lr"] = self._rate(step, peak, group.get("start", start))
         self.optimizer.zero_grad(set_to_none=True)
         with without_onednn(settings.precision):
             sums = self._gradient(step)
@@ -144,6 +149,14 @@ class StepRunner:
         self.scaler.update()
         self.objective.after_step()
         return known if len(self._waiting) < self.window else self.known()
+
+    def _rate(self, step: int, peak: float, start: int) -> float:
+        if step < start:
+            return 0.0
+        warmup = self.settings.warmup_ratio
+        return scheduled_rate(
+            step - start, total=self.total - start, peak=peak, warmup_ratio=warmup
+        )
 
     def known(self) -> list[StepMetrics]:
         """The numbers of the steps that have not been read yet."""
