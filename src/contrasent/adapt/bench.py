@@ -109,7 +109,9 @@ class Bench:
             batch = chosen[start : start + AT_ONCE]
             for offset, best in enumerate(self._ranked(batch, rankers, learned or self.learned)):
                 relevant = self.queries[batch[offset]].relevant
-                scores[:, start + offset] = [_ndcg(self.units[rows], relevant) for rows in best]
+                different = {rows.tobytes(): rows for rows in best}  # few of a hundred rankers
+                gained = {key: _ndcg(self.units[rows], relevant) for key, rows in different.items()}
+                scores[:, start + offset] = [gained[rows.tobytes()] for rows in best]
         return scores
 
     def best_rows(self, number: int, ranker: Ranker, learned: Learned | None = None) -> Numbers:
@@ -123,12 +125,12 @@ class Bench:
         """The best rows of each query by each ranker."""
         query_vectors, shown = self.vectors[numbers], self.units >= 0
         # Rankers that differ only in the weight of words share their candidates.
-        by_vectors = dict.fromkeys(ranker.without_words for ranker in rankers)
+        bare = [ranker.without_words for ranker in rankers]
         products = {
             share: np.asarray(self.index.vectors @ mapped(ranker, learned, query_vectors).T).T
-            for share, ranker in {ranker.map_share: ranker for ranker in by_vectors}.items()
+            for share, ranker in {ranker.map_share: ranker for ranker in bare}.items()
         }
-        rankings = []
+        rankings, weighed = [], dict[float, list[Ranker]]()
         for place, number in enumerate(numbers):
             words, exact, share = self._bm25(self.queries[number].text)
             words *= shown
@@ -141,11 +143,12 @@ class Bench:
                     shown,
                     shown,
                 )
-                for ranker in by_vectors
+                for ranker in dict.fromkeys(bare)
             }
-            adjusted = (replace(r, bm25_weight=share * r.bm25_weight) for r in rankers)
-            ranked = (r.rank(candidates[r.without_words], PROPOSED) for r in adjusted)
-            rankings.append([best.rows for best in ranked])
+            if share not in weighed:
+                weighed[share] = [replace(r, bm25_weight=share * r.bm25_weight) for r in rankers]
+            pairs = zip(weighed[share], bare, strict=True)
+            rankings.append([r.rank(candidates[plain], PROPOSED).rows for r, plain in pairs])
         return rankings
 
     def rows_of(self, document: int) -> Numbers:

@@ -172,6 +172,6 @@ def _cross_validated(
                     learned = learner.learned(teaching, absent, maps=maps)
                     rankers = [strategies[at].ranker for at in ids]
                     values = learner.bench.values(rankers, tested, learned)
-                    scores[kind][np.ix_(ids, tested)] = values
+                    scores[kind][np.ix_(np.array(ids, dtype=int), tested)] = values
                 advance()
     return scores

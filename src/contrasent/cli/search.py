@@ -78,7 +78,7 @@ def search(
     how |= {"all_rows": all_rows, "exact": exact}
     searched, vectors, hit_lists = find_hits(opened, wanted, encode, rows=flat, **how)
     truncated = encode.truncated
-    with progress.hidden():
+    with progress.shown(False):
         best = answers(searched, vectors, hit_lists, encode, opened.analyzer)
     seconds = time.monotonic() - began
     root = str(opened.facts.origin.get("root", ""))  # only documents have one

@@ -72,7 +72,6 @@ def pair_classification(
     sets: Mapping[str, labeled.Labeled] | None = None,
     *,
     resamples: int = RESAMPLES,
-    seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
     """Rows "ap" and "f1_best" of pairs told apart by cosine, by default of MRPC and QQP."""
@@ -80,7 +79,7 @@ def pair_classification(
         mrpc = labeled.transfer_set("MRPC", folder=folder)["test"]
         sets = {"MRPC": mrpc, "QQP": labeled.question_pairs(folder=folder)}
     sides = [side for pairs in sets.values() for side in (pairs.first, pairs.second or ())]
-    encoded, builder = encode_distinct(encode, sides), ReportBuilder(resamples, seed)
+    encoded, builder = encode_distinct(encode, sides), ReportBuilder(resamples)
     thresholds = {}
     for task, pairs in sets.items():
         first, second, labels = pairs.first, pairs.second or (), pairs.labels
@@ -105,7 +104,6 @@ def triplet_accuracy(
     triples: labeled.Triples | None = None,
     *,
     resamples: int = RESAMPLES,
-    seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
     """Row "accuracy_triplet": how often what follows is nearer than what contradicts."""
@@ -114,7 +112,7 @@ def triplet_accuracy(
     columns = (triples.premises, triples.entailed, triples.contradicted)
     premise, entailed, contradicted = map(encode_distinct(encode, columns), columns)
     right = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
-    builder, keys = ReportBuilder(resamples, seed), item_keys(triples.premises)
+    builder, keys = ReportBuilder(resamples), item_keys(triples.premises)
     context = digest([*triples.entailed, *triples.contradicted])
     builder.mean("NLI", "test", "accuracy_triplet", right, keys=keys, context=context)
     premises = len(set(triples.premises))

@@ -182,7 +182,6 @@ def length_bias(
     length: Length = words,
     unit: str = "words",
     resamples: int = RESAMPLES,
-    seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
     """Similarity error of pairs of like and of unlike length (ESimCSE, Tables 1 and 7).
@@ -195,7 +194,7 @@ def length_bias(
     data = {task: sts_pairs(task, form=form, folder=folder) for task in tasks}
     texts = [s for parts in data.values() for p in parts for s in (p.first, p.second)]
     encoded = encode_distinct(encode, texts)
-    builder = ReportBuilder(resamples, seed)
+    builder = ReportBuilder(resamples)
     for task, parts in data.items():
         first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
         gold = np.concatenate([p.scores for p in parts]) / 5

@@ -44,7 +44,7 @@ def estimate(rows: Iterable[IndexRow], encode: TaskEncoder) -> float:
 def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
     """Seconds per text, measured by encoding some."""
     trial = for_task(encode.again(), "document")
-    with progress.hidden():
+    with progress.shown(False):
         trial(texts[:1])
         began = time.monotonic()
         trial(texts)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from contrasent.errors import InputError, OutputError, UserError
+from contrasent.errors import InputError, OutputError, UserError, brief
 from contrasent.indexing.remaining import RemainingRows
 from contrasent.search.filters import facets
 from contrasent.search.index import BaseIndex, Hit
@@ -133,7 +133,10 @@ class Library:
 
     def _follow(self, over: threading.Event) -> None:
         while not over.wait(LOOK_EVERY):
-            self.refresh()
+            try:
+                self.refresh()
+            except Exception as error:  # whatever it is, the next look may find it gone
+                log.error("%s", json.dumps({"event": "index", "problem": brief(error)}))
 
 
 def _encode_remaining(folder: Path, encode: EncodeFn, over: threading.Event) -> None:
