@@ -93,7 +93,8 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert np.array_equal(trained.encode(sentences[:5]), learner.encoder.encode(sentences[:5]))
     lines = log(folder)
     assert [line["step"] for line in lines] == [*range(1, 11), 11, 12, 21, 23]
-    named = "step learning_rate norm loss contrast cosine_positive cosine_negative"
+    named = "step learning_rate norm loss contrast cosine_positive cosine_negative mean_cosine"
+    named += " effective_rank neighbor_overlap measured_at"
     assert set(lines[1]) == set(named.split())
     measured = {line["step"]: line["shares"] for line in lines if "shares" in line}
     assert measured == {step: {"contrast": 1.0} for step in (1, 3, 12, 23)}
@@ -616,7 +617,7 @@ def test_the_page_and_the_callback_have_every_number(start, tmp_path):
     assert dict(told)[24] == {"evaluation/made/spearman": 0.3}
     assert steps[0][1]["shares/contrast"] == 1.0
     page = (tmp_path / "m" / "report.html").read_text()
-    for words in ("<svg", "before and after", "0.400", "weight_decay"):
+    for words in ("<svg", "neighbor overlap", "before and after", "0.400", "weight_decay"):
         assert words in page
 
 

@@ -97,7 +97,13 @@ def test_looking_late_changes_nothing(train, monkeypatch):
     at_once, one = train("one", max_steps=25)
     look_every(monkeypatch, 10)
     late, two = train("two", max_steps=25)
-    assert late == at_once
+    # How far the model has moved is what was known when the line was written.
+    moved = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
+    kept = [
+        [{k: v for k, v in line.items() if k not in moved} for line in log]
+        for log in (late, at_once)
+    ]
+    assert kept[0] == kept[1]
     assert [line["step"] for line in late] == [*range(1, 11), 11, 13, 21, 25]  # 13: shares
     mine, theirs = one.state_dict(), two.state_dict()
     assert all(torch.equal(mine[key], theirs[key]) for key in mine)

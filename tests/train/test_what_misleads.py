@@ -64,20 +64,6 @@ def test_a_run_without_gradient_says_so(start, pairs, caplog, tmp_path, side):
     assert not any("gradient" in line for line in caplog.messages)
 
 
-def test_a_run_that_leaves_few_neighbors_of_an_encoder_says_so(
-    start, bert, sentences, tmp_path, caplog
-):
-    TorchEncoder.load(bert, pooling="mean").save(tmp_path / "encoder")
-    far = {"max_steps": 8, "learning_rate": 3e-2, "overwrite": True}
-    for base, warned in ((tmp_path / "encoder", 1), (bert, 0)):  # a language model's may change
-        caplog.clear()
-        start(sentences[:60], "simcse", base=base, **far)
-        lines = [line for line in caplog.messages if "nearest neighbors remain" in line]
-        assert len(lines) == warned
-    start(sentences[:60], "simcse", base=tmp_path / "encoder", **far | {"learning_rate": 1e-9})
-    assert not any("nearest neighbors remain" in line for line in caplog.messages)
-
-
 def test_scores_are_checked_before_the_first_step(start, pairs, tmp_path, caplog):
     rated = [(*pair, float(n == 39)) for n, pair in enumerate(pairs)]
     with pytest.raises(TrainingError, match="have the score 0, as 98 % of all do; add pairs"):

@@ -25,15 +25,7 @@ from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus
 from contrasent.train import prepare
-from contrasent.train.monitor import (
-    NO_GRADIENT,
-    STILL,
-    ModelSelector,
-    Monitor,
-    nearest_texts,
-    warn_of_moved,
-    watched_rows,
-)
+from contrasent.train.monitor import NO_GRADIENT, STILL, Drift, ModelSelector, Monitor
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
 from contrasent.train.run import Evaluate, Keep, OnStep, Run, RunFolder, choose_keep, run_page
 from contrasent.train.settings import Settings, choose
@@ -279,8 +271,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
     total = prepare.total_steps(objective, batches.plan, settings)
     batch = batches.plan.batch_size
-    monitor, watched = Monitor(), watched_rows(batches)
-    before: list[list[int]] = []  # the nearest texts by the base, for the page
+    monitor, drift = Monitor(), Drift(objective, batches, total)
     first = 0
     if going_on:
         state = _restore(place, objective, optimizer)
@@ -288,7 +279,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         scaler.load_state_dict(state["scaler"])
         monitor.high, monitor.moved = state["collapse"], state["moved"]
         selector.restore(state)
-        before = state.get("neighbors", [])
+        drift.restore(state["drift"])
     if parallel.is_main():
         # A run that was killed may have written lines of steps after its last checkpoint.
         place.cut_log(first if going_on else -1)
@@ -311,7 +302,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             "scaler": scaler.state_dict(),
             "collapse": monitor.high,
             "moved": monitor.moved,
-            "neighbors": before,
+            "drift": drift.state(),
             **selector.state(),
         }
         if parallel.is_main():
@@ -323,7 +314,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         for m in metrics:
             wanted = m.step % LOG_EVERY == 0 or m.step < LOG_EVERY or m.step in steps.moments
             if parallel.is_main():
-                place.write_log(m.line(), kept=wanted)
+                place.write_log(m.line() | drift.values, kept=wanted)
 
     if on_start is not None:
         on_start()
@@ -332,7 +323,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         if selector.evaluator is not None and not selector.history:
             selector.evaluate(0, save_model)
         selector.measure(0)
-        before = nearest_texts(encoder, batches, watched) if parallel.is_main() else []
+        drift.look(0, settings.learning_rate)
     objective.train()
     step = first
     with (
@@ -350,6 +341,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if evaluating:
                 metrics += steps.known()
             trained_seconds += time.monotonic() - begun
+            # Before the lines, so that the last has the latest drift.
+            drift.look(step, settings.learning_rate)
             write_log(metrics)
             shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
             best = selector.best()
@@ -385,10 +378,9 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if parallel.is_main():
         save_model(place.last, step, selector.latest)
         facts = replace(facts, objective=objective.describe())
-        after = nearest_texts(encoder, batches, watched) if before else []
-        warn_of_moved(objective, before, after, settings.learning_rate)
-        texts = [batches.cache.text(0, int(row)) for row in watched]
-        write_text(place.model / "report.html", run_page(run, facts, texts, before, after))
+        near = (drift.base["neighbors"], drift.latest) if drift.base and drift.latest else ()
+        texts = [batches.cache.text(0, int(row)) for row in drift.places]
+        write_text(place.model / "report.html", run_page(run, facts, texts, *near))
         place.publish(run)  # last: its result marks a run as complete
     parallel.barrier()
     if parallel.local_rank() == 0:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent import metrics, parallel
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, TrainingError, see
 from contrasent.files import read_object
-from contrasent.model.base import TaskEncoder
+from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
 from contrasent.report import Report, Row
 from contrasent.text.batches import Collator
 from contrasent.train.run import Evaluate, Gain, Keep, RunFolder
@@ -30,9 +29,18 @@ LASTING = 25
 TEXTS = 500
 FEWEST_TEXTS = 50
 NEIGHBORS = 10
+ROWS_BETWEEN = 3200
+LOOKS = 20
 
 LEAST_OVERLAP = 0.7
 """Of a sentence encoder's neighbors; runs at 0.65 and 0.50 searched worse (research/results.md)."""
+
+MOST_COSINE_GAIN = 0.1
+"""How much the mean cosine of random pairs may rise above the base's; it fell in every run."""
+
+LEAST_RANK_SHARE = 0.8
+"""How much of the base's effective rank must be left, as a share; it rose in every run."""
+
 
 GRADIENT = "the gradient"
 STILL = 3  # steps without a gradient after which it is said
@@ -73,40 +81,92 @@ class Monitor:
             )
 
 
-def watched_rows(batches: Collator) -> NDArray[np.int64]:
-    """Rows of at most 500 texts, evenly over the held-out ones or over all; none of a few texts."""
-    count = len(batches.cache)
-    rows = np.setdiff1d(np.arange(count), batches.plan.rows)
-    if len(rows) < TEXTS:
-        rows = np.arange(count)
-    wanted = min(TEXTS, count) if count >= FEWEST_TEXTS else 0
-    return rows[np.arange(wanted) * len(rows) // max(wanted, 1)]
+class Drift:
+    """Measures, without dropout, how far a model has moved; every line of the log carries it."""
 
+    def __init__(self, objective: Objective, batches: Collator, total: int) -> None:
+        """Choose the texts, evenly over the corpus, of pairs the first ones."""
+        cache, plan = batches.cache, batches.plan
+        # Rows of the texts in the corpus, at most 500: held-out ones, or of all.
+        self.places = np.arange(min(TEXTS, len(cache))) * len(cache) // min(TEXTS, len(cache))
+        if len(cache) - len(plan.rows) >= TEXTS:
+            mask = np.ones(len(cache), np.bool_)
+            mask[plan.rows] = False
+            held_out = np.flatnonzero(mask)
+            self.places = held_out[np.arange(TEXTS) * len(held_out) // TEXTS]
+        few = len(cache) < FEWEST_TEXTS
+        self.tokens = None if few else cache.tokens(0, self.places)
+        # Seldom, as it costs training time, and some twenty times in a long run.
+        self.every = max(10, math.ceil(ROWS_BETWEEN / plan.batch_size), total // LOOKS)
+        self.total = total  # steps of the run; the last one is measured too
+        self.encoder = objective.encoder
+        self.labeled = objective.labeled
+        # Whether the base's neighbors should stay: those of a sentence encoder, unless pairs say
+        # what is near. A language model's are meant to change.
+        self.guards = base_kind(self.encoder.source) == SENTENCE_ENCODER and not self.labeled
+        self.warned = False  # which a run does once
+        # The last measurement: "mean_cosine" of random pairs, "effective_rank", the
+        # "neighbor_overlap" with the base, and "measured_at", its step.
+        self.values: dict[str, float] = {}
+        # The first one, and the texts' neighbors there; None before it.
+        self.base: dict[str, Any] | None = None
+        self.latest: Any = ()  # the texts' neighbors at the last measurement
 
-def nearest_texts(
-    encoder: TorchEncoder, batches: Collator, rows: NDArray[np.int64]
-) -> list[list[int]]:
-    """Of the text of each row, of pairs the first, the places of its ten nearest among them."""
-    if not len(rows):
-        return []
-    vectors = encoder.encode_tokens(batches.cache.tokens(0, rows), 64)
-    nearest: list[list[int]] = metrics.neighbors(vectors, NEIGHBORS).tolist()
-    return nearest
+    def state(self) -> dict[str, Any]:
+        """The state for a checkpoint."""
+        state = {"values": self.values, "base": self.base, "warned": self.warned}
+        return state | {"latest": self.latest}
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
+        self.latest = state["latest"]
 
-def warn_of_moved(
-    objective: Objective, before: list[list[int]], after: list[list[int]], learning_rate: float
-) -> None:
-    """Warn if few of a sentence encoder's neighbors remain, unless pairs say what is near."""
-    if not before or objective.labeled or base_kind(objective.encoder.source) != SENTENCE_ENCODER:
-        return
-    left = float(metrics.shared_share(np.array(before), np.array(after)).mean())
-    if left < LEAST_OVERLAP:
-        log.warning(
-            "%.0f %% of the base's nearest neighbors remain (below %.0f %%). Search may be worse; "
-            "lower learning_rate (now %.1e), take fewer steps, or train on matching pairs",
-            100 * left, 100 * LEAST_OVERLAP, learning_rate,
-        )  # fmt: skip
+    def look(self, step: int, learning_rate: float) -> None:
+        """Measure if it is time; warn, once in a run, if the model has moved too far."""
+        due = step % self.every == 0 or step == self.total
+        if self.tokens is None or not due or not parallel.is_main():
+            return
+        budget = BUDGET if self.encoder.device.type == "cpu" else None
+        calls = by_budget(self.tokens.lengths, 64, budget=budget)
+        vectors = in_calls(self.encoder.embed, self.tokens, self.encoder.dimension, calls)
+        near = metrics.neighbors(vectors, NEIGHBORS)
+        self.latest = near.tolist()
+        numbers = {
+            "mean_cosine": metrics.anisotropy(vectors),
+            "effective_rank": metrics.effective_rank(vectors),
+        }
+        if self.base is None:
+            self.base = {**numbers, "neighbors": near.tolist()}
+        shared = metrics.shared_share(np.array(self.base["neighbors"]), near)
+        numbers["neighbor_overlap"] = float(shared.mean())
+        self.values = {k: round(v, 6) for k, v in numbers.items()} | {"measured_at": step}
+        problem = self._problem(self.base)
+        if problem and not self.warned:
+            self.warned = True
+            remedy = ", take fewer steps, or train on matching pairs"
+            remedy = " or take fewer steps" if self.labeled else remedy
+            message = "step %d: %s. Search may be worse; lower learning_rate (now %.1e)%s"
+            log.warning(message, step, problem, learning_rate, remedy)
+
+    def _problem(self, base: dict[str, Any]) -> str | None:
+        overlap, cosine = self.values["neighbor_overlap"], self.values["mean_cosine"]
+        rank = self.values["effective_rank"]
+        if self.guards and overlap < LEAST_OVERLAP:
+            left = "of the base's nearest neighbors remain"
+            return f"{100 * overlap:.0f} % {left} (below {100 * LEAST_OVERLAP:.0f} %)"
+        if cosine > base["mean_cosine"] + MOST_COSINE_GAIN:
+            return (
+                f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
+                f"above the base's {base['mean_cosine']:.2f}"
+            )
+        if rank < base["effective_rank"] * LEAST_RANK_SHARE:
+            return (
+                f"the effective rank is {rank:.0f}, less than {100 * LEAST_RANK_SHARE:.0f} "
+                "% of the base's "
+                f"{base['effective_rank']:.0f}"
+            )
+        return None
 
 
 def as_report(given: Any) -> Report:

@@ -361,6 +361,7 @@ def trajectory(model: Path) -> list[dict[str, float]]:
 
 MOST_POINTS = 400  # of a curve
 SHOWN = 6  # texts whose neighbors are listed
+DRIFT = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
 TERMS, HELD_OUT, SHARES = "loss and its terms", "held out, with 95 % CI", "share of each term"
 
 Lines = Mapping[str, Sequence[pictures.Point]]
@@ -370,8 +371,8 @@ def run_page(
     run: Run,
     facts: "CardMetadata",
     texts: Sequence[str],
-    before: Sequence[Sequence[int]],
-    after: Sequence[Sequence[int]],
+    before: Sequence[Sequence[int]] = (),
+    after: Sequence[Sequence[int]] = (),
 ) -> str:
     """``report.html``; ``before`` and ``after`` are each text's nearest by base and last model."""
     try:
@@ -380,6 +381,7 @@ def run_page(
         drawn, note = None, f"Curves are missing: {error}"
     evaluations = [line for line in run.log if "evaluation" in line]
     places = [i * len(texts) // SHOWN for i in range(SHOWN)] if len(before) else []
+    measured = [line["measured_at"] for line in run.log if "measured_at" in line]
     return files.render(
         "training.html",
         window=f": {run.folder.name}",
@@ -397,6 +399,7 @@ def run_page(
             )
             for i in places
         ],
+        measured_at=measured[-1] if measured else 0,
         method=facts.objective,
         settings=facts.settings,
         data=facts.data | {"base": facts.base or "not stated"},
@@ -412,11 +415,13 @@ def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
         for name, value in numbers(line).items():
             kind, _, label = name.rpartition("/")
             title = {"": TERMS, "shares": SHARES}.get(kind, name)
-            if name in ("learning_rate", "norm") or (kind == "" and "cosine" in name):
+            if kind == "" and (name in DRIFT | {"learning_rate", "norm"} or "cosine" in name):
                 title = "cosines" if "cosine" in name else name.replace("_", " ")
-            if kind in ("", "shares"):
+            if kind in ("", "shares") and name != "measured_at":
                 points = panels.setdefault(title, {}).setdefault(label, [])
-                points.append((step, value, value, value))
+                measured_at = line["measured_at"] if name in DRIFT else step
+                if not points or points[-1][0] < measured_at:
+                    points.append((measured_at, value, value, value))
         for row in line.get("evaluation", ())[:1]:
             ends = [row["value"] if row[end] is None else row[end] for end in ("low", "high")]
             name = f"{row['task']} {row['metric']}"
@@ -426,5 +431,5 @@ def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
         title: {name: points[:: -(-len(points) // MOST_POINTS)] for name, points in lines.items()}
         for title, lines in panels.items()
     }
-    first = [title for title in (TERMS, HELD_OUT, "learning rate") if title in thinned]
+    first = [title for title in (TERMS, HELD_OUT, "neighbor overlap") if title in thinned]
     return {title: thinned[title] for title in (*first, *(t for t in thinned if t not in first))}
