@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commands import run
+from contrasent.cli.app import run as app_run
 from contrasent.errors import OptionError, OutputError
 from contrasent.indexing.contents import near_duplicates
 from contrasent.search.index import Index
@@ -99,4 +100,4 @@ def test_dedupe_command(folder, tmp_path):
     with pytest.raises(OptionError, match="jsonl"):
         run("dedupe", folder, "-o", tmp_path / "d.txt")
     with pytest.raises(OptionError, match="less than or equal to 1"):
-        run("dedupe", folder, "--min-cosine", 2)
+        app_run(["dedupe", str(folder), "--min-cosine", "2"])

@@ -1,7 +1,7 @@
 """The script benchmarks/pretrain.py: vocabulary, rows, masks, loss, bound, resuming, the result."""
 
-import gzip
 import json
+import lzma
 import math
 
 import numpy as np
@@ -16,6 +16,7 @@ from benchmarks.pretrain import (
     load_start,
     main,
     masked_loss,
+    orthogonal,
     packed_rows,
     sentences_of,
     word_pieces,
@@ -191,6 +192,23 @@ def test_clipped_logits_are_bounded_on_the_same_batch(start, packed, bound):
     )
 
 
+def test_orthogonal_steps_are_those_of_torch(packed):
+    """Matrices of one shape together as torch's Muon makes them one by one."""
+    random = torch.Generator().manual_seed(3)
+    given = [torch.randn(*shape, generator=random) for shape in ((24, 8), (24, 8), (8, 24))]
+    theirs = [torch.nn.Parameter(torch.zeros_like(g)) for g in given]
+    muon = torch.optim.Muon(theirs, lr=1.0, weight_decay=0.0)
+    for parameter, grad in zip(theirs, given, strict=True):
+        parameter.grad = grad
+    muon.step()
+    ours = [*orthogonal(torch.stack(given[:2])), *orthogonal(given[2][None])]
+    for parameter, one in zip(theirs, ours, strict=True):
+        rows, columns = one.shape
+        step = one.float() * max(1, rows / columns) ** 0.5
+        assert torch.allclose(-parameter, step, atol=0.03)
+        assert torch.linalg.svdvals(one.float()).min() > 0.6
+
+
 class Killed(BaseException):
     """A kill, seen from inside: nobody catches it."""
 
@@ -264,11 +282,29 @@ def test_what_it_leaves_is_a_base(text, sentences):
     assert TorchEncoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
 
 
+def test_a_limit_of_time_ends_it(text):
+    pretrain("base", "max_steps=100000", "seconds=0.1")
+    result = json.loads((text / "base/run/result.json").read_text())
+    assert 0 < result["steps"] < 100_000
+    assert len((text / "base/run/log.jsonl").read_text().splitlines()) >= 1
+
+
+def test_it_goes_on_from_a_base_with_its_head(text):
+    pretrain("base", "max_steps=2", "weights=float32")
+    more = "max_steps=1", "learning_rate=1e-9", "warmup_ratio=0", "weights=float32"
+    pretrain("more", *more, shape=["--base", "base"])
+    before, after = (load_file(text / name / "model.safetensors") for name in ("base", "more"))
+    assert before.keys() == after.keys() and any(key.startswith("cls.") for key in before)
+    assert max((before[key] - after[key]).abs().max().item() for key in before) < 1e-6
+    for name in ("config.json", "tokenizer.json"):
+        assert (text / "base" / name).read_bytes() == (text / "more" / name).read_bytes()
+
+
 def test_rows_made_before_and_packed_text_give_the_same_model(text):
-    (text / "text.txt.gz").write_bytes(gzip.compress((text / "text.txt").read_bytes()))
+    (text / "text.txt.xz").write_bytes(lzma.compress((text / "text.txt").read_bytes()))
     pretrain("base", "max_steps=2")
     width = ["--set", "width=48", "--set", "max_seq_length=24", "--set", "seed=5"]
-    main(["text.txt.gz", "--rows", "rows.npy", "--tokenizer", "base", *width])
+    main(["text.txt.xz", "--rows", "rows.npy", "--tokenizer", "base", *width])
     pretrain("other", "max_steps=2", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
     assert contents(text / "base") == contents(text / "other")
     with pytest.raises(SystemExit, match=r"rows.npy: holds int16 .* not rows of 64 ids"):
@@ -278,3 +314,34 @@ def test_rows_made_before_and_packed_text_give_the_same_model(text):
     (text / "rows.npy").write_bytes(b"no rows")
     with pytest.raises(SystemExit, match=r"rows.npy: no rows that --rows wrote"):
         pretrain("z", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
+
+
+def test_another_shape_or_setting_does_not_resume(text, monkeypatch):
+    with monkeypatch.context() as patch:
+        kill(patch, torch.optim.AdamW, "step", 6)
+        with pytest.raises(Killed):
+            pretrain("base")
+    with pytest.raises(SystemExit, match="a run of another shape"):
+        pretrain("base", shape=[*TINY, "--cased"])
+    with pytest.raises(SystemExit, match="a run of another setting"):
+        pretrain("base", "seed=6")
+    (text / "base").mkdir()
+    with pytest.raises(SystemExit, match="base: exists"):
+        pretrain("base")
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("bound=logits", "bound"),
+        ("stepz=3", "did you mean|no setting"),
+        ("max_steps=many", "must be a number"),
+        ("compile=1", "true or false"),
+        ("learning_rate=-1", "more than 0"),
+        ("width=16", "must hold 24 tokens"),
+        ("dropout=1", "less than 1"),
+    ],
+)
+def test_settings_that_cannot_be(text, setting, problem):
+    with pytest.raises(SystemExit, match=problem):
+        pretrain("base", setting)

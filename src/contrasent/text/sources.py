@@ -53,6 +53,12 @@ class _Limited(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True  # readers of parquet do
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._stream.seek(offset, whence)
+
     def readinto(self, buffer: Any) -> int:
         count = self._stream.readinto1(memoryview(buffer)[: 1 << 20])
         if self._stream.tell() > self._limit:
