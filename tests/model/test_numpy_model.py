@@ -14,6 +14,8 @@ from safetensors.numpy import load_file, save_file
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
+from contrasent.metrics import normalize
+from contrasent.model import runtime
 from contrasent.model.base import Prompts
 from contrasent.model.numpy_layers import KINDS, gelu
 from contrasent.model.numpy_model import POOLED, NumpyModel, supports
@@ -229,3 +231,25 @@ def test_a_token_without_a_row_is_named(bert, tmp_path):
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match="exceeds the 5 rows of the embeddings"):
         NumpyModel(folder, pooling="mean").encode(["the gardener"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [("bert", "mean"), ("roberta", "cls"), ("distilbert", "mean"), ("mpnet", "mean")],
+)
+def test_openvino_in_bfloat16_keeps_directions(kind, pooling, tiny, sentences, monkeypatch):
+    pytest.importorskip("openvino")
+    if runtime.INSTRUCTIONS.isdisjoint(runtime.instructions()):
+        pytest.skip("the processor, or what oneDNN may use of it, does not compute in bfloat16")
+    found, model = set(), NumpyModel(tiny[kind], pooling=pooling)
+    monkeypatch.setattr(runtime, "instructions", lambda: found)
+    assert runtime.in_bfloat16(model) is model  # of another processor
+    found.add("amx_bf16")
+    quick = runtime.in_bfloat16(model)
+    if kind == "mpnet":  # positions that are relative
+        assert quick is model
+        return
+    assert (quick.runtime, quick.identity) == ("openvino-bf16", model.identity)
+    texts = [*sentences[:40], "", " ".join(sentences[:10]), HOLDS_PAD]
+    one, two = (normalize(encoder.encode(texts)) for encoder in (model, quick))
+    assert (one * two).sum(axis=1).min() > 0.9999

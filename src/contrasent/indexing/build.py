@@ -234,13 +234,15 @@ def index_folder(
     )
     seconds = 0.0
     if not isinstance(inputs.rows, EncodedRecords) and not uri and inputs.facts.metric == "cosine":
-        seconds = remaining.estimate(inputs.rows, inputs.encode)
+        encode, seconds = remaining.estimate(inputs.rows, inputs.encode)
+        inputs = replace(inputs, encode=encode)
+    encode = inputs.encode
     if seconds > remaining.LONG:
         index = inputs.write(target, overwrite=overwrite, source=place)
         rest = f"{len(index):,} passages left to encode, about {duration(seconds)}"
         log(f"{target}: BM25 search works now; {rest}; Ctrl-C saves what is encoded")
         index.close()
-        remaining.finish(target, inputs.encode)
+        remaining.finish(target, encode)
         index = Index.open(target)
     else:
         index = inputs.write(target, overwrite=overwrite)
@@ -248,11 +250,11 @@ def index_folder(
         target,
         index,
         inputs.model,
-        inputs.encode.truncated,
+        encode.truncated,
         time.monotonic() - began,
         getattr(inputs.rows, "skipped", 0),
         inputs.report,
-        (*inputs.notes, *inputs.encode.notes),
+        (*inputs.notes, *encode.notes),
     )
 
 

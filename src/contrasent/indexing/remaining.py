@@ -14,6 +14,7 @@ import numpy as np
 from contrasent import progress
 from contrasent.indexing.models import sampled
 from contrasent.model.base import TaskEncoder
+from contrasent.model.runtime import in_bfloat16
 from contrasent.search.folder import check_vectors
 from contrasent.search.index import Index
 from contrasent.search.opening import BATCH_SIZE
@@ -25,10 +26,11 @@ LONG = 45.0  # seconds of encoding from which an index appears before it is enco
 TIMED = 32  # rows that time is estimated by
 FEW_CHARACTERS = 100_000  # too few to take any machine a minute
 KEEP_EVERY = 30.0  # seconds between saves of what was encoded
+QUICK_FROM = 300_000  # characters from which a faster runtime is worth some seconds of start-up
 
 
-def estimate(rows: Iterable[IndexRow], encode: TaskEncoder) -> float:
-    """The seconds that some rows, which are gone through once, take to encode."""
+def estimate(rows: Iterable[IndexRow], encode: TaskEncoder) -> tuple[TaskEncoder, float]:
+    """The fastest encoder for some rows, which are gone through once, and the seconds it needs."""
     count = characters = 0
 
     def texts() -> Iterator[str]:
@@ -38,7 +40,8 @@ def estimate(rows: Iterable[IndexRow], encode: TaskEncoder) -> float:
             yield text
 
     sample = sampled(texts(), TIMED)
-    return 0.0 if characters < FEW_CHARACTERS else pace(encode, sample) * count
+    encode = quick(encode, characters)
+    return encode, 0.0 if characters < FEW_CHARACTERS else pace(encode, sample) * count
 
 
 def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
@@ -49,6 +52,20 @@ def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
         began = time.monotonic()
         trial(texts)
     return (time.monotonic() - began) / len(texts)
+
+
+def quick(encode: TaskEncoder, characters: int) -> TaskEncoder:
+    """The fastest encoder of the same model for so much text."""
+    encoder = in_bfloat16(encode.encoder) if characters >= QUICK_FROM else encode.encoder
+    return (
+        encode if encoder is encode.encoder else TaskEncoder(encoder, batch_size=encode.batch_size)
+    )
+
+
+def rest_encoder(index: Index, encode: TaskEncoder) -> TaskEncoder:
+    """The encoder that an index is finished with: the one that would have made it whole."""
+    ((characters,),) = index.store.query("SELECT coalesce(sum(length(text)), 0) FROM rows")
+    return quick(encode, characters)
 
 
 class RemainingRows:
@@ -98,6 +115,7 @@ def finish(folder: Path, encode: TaskEncoder) -> None:
     with closing(Index.open(folder)) as index:
         if not (left := index.unfinished):
             return
+        encode = rest_encoder(index, encode)
     remaining = RemainingRows(folder, encode)
     with progress.task("Encoding", left, "texts") as advance:
         while remaining.turn(advance):

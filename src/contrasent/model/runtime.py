@@ -1,6 +1,7 @@
 """Exported models: one graph from token ids to vectors, used without torch and transformers.
 
 A folder of export.json, the graph (encoder.onnx, or encoder.xml and encoder.bin) and the tokenizer.
+In bfloat16 a graph for OpenVINO is made in memory, of a model that numpy computes.
 """
 
 import json
@@ -27,10 +28,14 @@ from contrasent.files import write_json
 from contrasent.model.base import Encoder, Prompts, cores_for
 from contrasent.model.description import describe
 from contrasent.model.golden import EncoderConfig, digest
-from contrasent.processes import limit_onednn_cache, threads
+from contrasent.model.numpy_model import NumpyModel
+from contrasent.processes import instructions, limit_onednn_cache, threads
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
+INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}  # of processors that compute in bfloat16
+MASKED = -1e4  # added to the scores of padding
+ACTIVATIONS = ("gelu", "relu")  # of a graph made from a numpy model
 NAME = "export.json"
 FORMAT = "contrasent-export-1"
 EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
@@ -117,10 +122,12 @@ def source_files(model: Path) -> dict[str, str]:
 class Exported(Encoder):
     """An encoder that ONNX Runtime or OpenVINO computes, as one graph."""
 
-    def __init__(self, export: Export, tokenizer: Tokenizer, graph: Path, prompts: Prompts) -> None:
+    def __init__(
+        self, export: Export, tokenizer: Tokenizer, graph: Any, prompts: Prompts | None = None
+    ) -> None:
         self.export, self.tokenizer, self._graph = export, tokenizer, graph
         self.runtime = export.name
-        self.prompts = prompts
+        self.prompts = prompts or Prompts()
         self._sessions: dict[int, Run] = {}
         self._opening = threading.Lock()
         self.lower_case = export.facts.lower_case
@@ -208,7 +215,12 @@ class Exported(Encoder):
         return run(ids, np.pad(mask.astype(np.int64), more))
 
     def _width(self, tokens: int) -> int:
-        """The padded width for a longest row; few ones, as OpenVINO keeps kernels for each."""
+        """The padded width for a longest row of so many tokens.
+
+        OpenVINO makes kernels for each new shape, which takes about as long as a call in int8, and
+        keeps memory for them: few widths, an eighth apart at most. In float32 the padding would
+        cost more than it saves.
+        """
         if self.export.engine == "onnx":
             return tokens
         step = 4
@@ -239,8 +251,10 @@ def check_target(target: Path, overwrite: bool) -> None:
         raise OutputError(f"{target}: already exists; choose another -o, or add --overwrite")
 
 
-def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Run:
-    """Open a graph for so many calls at once."""
+def open_session(engine: str, path: Any, precision: str, *, streams: int) -> Run:
+    """Open a graph in a file, or one of OpenVINO that was made in memory."""
+    if isinstance(path, Path):
+        check_session(engine, path)
     return _onnx(path, streams) if engine == "onnx" else _openvino(path, precision, streams)
 
 
@@ -275,7 +289,7 @@ def _onnx(path: Path, streams: int) -> Run:
     return run
 
 
-def _openvino(path: Path, precision: str, streams: int) -> Run:
+def _openvino(path: Any, precision: str, streams: int) -> Run:
     limit_onednn_cache()
     import openvino
 
@@ -288,8 +302,9 @@ def _openvino(path: Path, precision: str, streams: int) -> Run:
     if precision == "fp32":
         # By default it computes in bfloat16 if the processor can.
         options["INFERENCE_PRECISION_HINT"] = "f32"
+    source = str(path) if isinstance(path, Path) else path
     try:
-        compiled = core.compile_model(str(path), "CPU", options)
+        compiled = core.compile_model(source, "CPU", options)
     except Exception as error:  # a RuntimeError, or whatever a plugin raises
         raise ModelError(f"{path}: OpenVINO cannot open it ({brief(error)})") from error
     idle: list[Any] = []  # a request serves one call at a time
@@ -310,3 +325,82 @@ def _openvino(path: Path, precision: str, streams: int) -> Run:
     except RuntimeError as error:
         raise ModelError(f"{path}: OpenVINO cannot run it ({brief(error)})") from error
     return run
+
+
+def computes_in_bfloat16() -> bool:
+    """Whether this machine supports bfloat16 graphs."""
+    return find_spec("openvino") is not None and not INSTRUCTIONS.isdisjoint(instructions())
+
+
+def in_bfloat16(encoder: Encoder) -> Encoder:
+    """The same encoder in bfloat16, twice as fast; itself if unsupported.
+
+    Its vectors have cosines of at least .9999 with the encoder's.
+    """
+    if type(encoder) is not NumpyModel or not computes_in_bfloat16():
+        return encoder
+    backbone = encoder.backbone
+    plain = backbone.relative is None and backbone.projection is None and not encoder.head
+    known = backbone.activation in ACTIVATIONS and encoder.pooling in ("mean", "cls")
+    if not (plain and known):
+        return encoder
+    nested = encoder.matryoshka_dims
+    export = Export("openvino", "bf16", encoder.config, 0.0, 1.0, 0, matryoshka_dims=nested)
+    return Exported(export, encoder.tokenizer, _graph(encoder), encoder.prompts)
+
+
+def _graph(model: NumpyModel) -> Any:
+    """The forward pass as a graph: ids (n, t) and mask (n, t) in, vectors (n, d) out."""
+    import openvino
+    from openvino import opset13 as ops
+
+    backbone = model.backbone
+    heads, size = backbone.heads, backbone.size
+
+    def numbers(values: Any) -> Any:
+        return ops.constant(np.ascontiguousarray(values, np.float32))
+
+    def places(*values: int) -> Any:
+        return ops.constant(np.array(values, np.int64))
+
+    def linear(x: Any, weight: NDArray[Any], bias: NDArray[Any]) -> Any:
+        return ops.add(ops.matmul(x, numbers(weight), False, False), numbers(bias))
+
+    def norm(x: Any, of: Any) -> Any:
+        x = ops.mvn(x, places(-1), True, float(of.epsilon), "inside_sqrt")
+        return ops.add(ops.multiply(x, numbers(of.weight)), numbers(of.bias))
+
+    def activated(x: Any) -> Any:
+        return ops.relu(x) if backbone.activation == "relu" else ops.gelu(x, "erf")
+
+    ids, mask = (ops.parameter([-1, -1], np.int64, name=name) for name in INPUTS)
+    zero, one = (ops.constant(np.int64(n)) for n in (0, 1))
+    count = ops.gather(ops.shape_of(ids), one, zero)
+    order = ops.range(zero, count, one, output_type="i64")
+    if backbone.pad is not None:
+        counted = ops.convert(ops.not_equal(ids, ops.constant(np.int64(backbone.pad))), "i64")
+        order = ops.add(ops.multiply(ops.cum_sum(counted, one), counted), places(backbone.pad))
+    x = ops.gather(numbers(backbone.words), ids, zero)
+    x = norm(ops.add(x, ops.gather(numbers(backbone.positions), order, zero)), backbone.norm)
+    real = ops.convert(mask, "f32")
+    hidden = ops.multiply(ops.subtract(numbers(1.0), real), numbers(MASKED))
+    hidden = ops.unsqueeze(hidden, places(1, 2))
+    for layer in backbone.stack:
+        qkv = linear(x, layer.qkv.weight, layer.qkv.bias)
+        qkv = ops.reshape(qkv, places(0, 0, 3 * heads, size // heads), True)
+        parts = ops.split(ops.transpose(qkv, places(0, 2, 1, 3)), one, 3).outputs()
+        seen = ops.transpose(ops.scaled_dot_product_attention(*parts, hidden), places(0, 2, 1, 3))
+        seen = ops.reshape(seen, places(0, 0, size), True)
+        seen = linear(seen, layer.output.weight, layer.output.bias)
+        x = norm(ops.add(seen, x), layer.attention_norm)
+        inner = activated(linear(x, layer.up.weight, layer.up.bias))
+        x = norm(ops.add(linear(inner, layer.down.weight, layer.down.bias), x), layer.norm)
+    if model.pooling == "cls":
+        pooled = ops.gather(x, zero, one)
+    else:
+        weights = ops.unsqueeze(real, places(2))
+        total = ops.reduce_sum(ops.multiply(x, weights), places(1), False)
+        pooled = ops.divide(total, ops.reduce_sum(weights, places(1), False))
+    if model.normalize:
+        pooled = ops.normalize_l2(pooled, places(1), 1e-12, "max")
+    return openvino.Model([pooled], [ids, mask], "encoder")

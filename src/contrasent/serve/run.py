@@ -9,6 +9,7 @@ from typing import Any
 
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, see
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
+from contrasent.indexing.remaining import rest_encoder
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
@@ -91,7 +92,7 @@ def serve_model(
         release_freed_memory()
         shown, encode = name or Path(model).name or folder.name, None
         if isinstance(library, Index) and library.unfinished:
-            encode = TaskEncoder(encoder)
+            encode = rest_encoder(library, TaskEncoder(encoder))
         app = create_app(
             encoder,
             shown,
