@@ -126,7 +126,7 @@ def test_its_index_follows_its_documents_and_learns_again(adapted, documents, tm
     }
     result = invoke("adapt", folder, "--update", "--json", "--quiet")
     assert json.loads(result.stdout)["queries"]["users"] == 100
-    with pytest.raises(OptionError, match="in place"):
+    with pytest.raises(OptionError, match="cannot be combined with --update"):
         invoke("adapt", folder, "--update", "-o", tmp_path / "other")
     with pytest.raises(InputError, match="is not an output of 'contrasent adapt'"):
         update_adaptation(notes)
