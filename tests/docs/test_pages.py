@@ -210,7 +210,11 @@ def test_a_notebook_runs_and_prints_what_it_shows(name):
     kept = json.loads(path.read_text("utf-8"))
     made = notebooks.run(
         path,
-        {'"num_train_epochs": 20': '"num_train_epochs": 2', '"max_steps": 60': '"max_steps": 15'},
+        {
+            '"num_train_epochs": 20': '"num_train_epochs": 2',
+            '"max_steps": 60, "batch_size": 32': '"max_steps": 2, "batch_size": 8',
+            '"eval_steps": 15': '"eval_steps": 1',
+        },
     )
     printed = [[one.output_type for one in cell.get("outputs", ())] for cell in made.cells]
     shown = [[one["output_type"] for one in cell.get("outputs", ())] for cell in kept["cells"]]
