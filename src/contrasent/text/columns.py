@@ -6,7 +6,7 @@ readings are left, an error shows the two commands that part them.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -27,7 +27,6 @@ from contrasent.text.roles import (
     TITLE,
     is_named,
     never_teaches,
-    plain_name,
 )
 from contrasent.text.tables import MEMORY, Columns, Table, as_number, brief, is_empty
 
@@ -35,10 +34,10 @@ FIELD = "field"
 SAMPLE = 200  # rows by which the part of a column is decided
 SHORTEST = 40  # mean characters from which a column is taken for a text by its length
 FACTS = 20  # columns besides text, title and id that become metadata
-CLASSES, LABEL_LENGTH = 10, 20  # distinct values, and their characters, of a column of labels
+PROSE, BRIEF = 3.0, 2.5  # mean words of a text, and of what is none next to one
+CLASSES = 10  # distinct short values up to which a column is one of labels
 GRADES = 5  # distinct values up to which a label may grade pairs
 SHOWN = 12  # columns that a line names
-STRONG = {"query", "question", "anchor", "answer"}  # names of pairs that a number only rates
 PAIR_LABELS = {
     "entailment", "neutral", "contradiction", "true", "false", "yes", "no", "duplicate",
 }  # fmt: skip
@@ -93,213 +92,54 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join([*shown, *[f"{len(names) - SHOWN} more"] * (len(names) > SHOWN)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Column:
-    """A column, by its name and by its first cells that hold something."""
-
-    place: int
-    name: str  # its position where columns have no names
-    cells: list[Any]
-    kind: str  # of nearly all cells, see :func:`contrasent.text.roles.kind_of`
-
-    @property
-    def plain(self) -> str:
-        """The name in the form of ``NAMES``."""
-        return plain_name(self.name)
-
-    @property
-    def length(self) -> float:
-        """The mean characters of a cell."""
-        return sum(len(str(cell)) for cell in self.cells) / max(1, len(self.cells))
-
-    def is_short(self) -> bool:
-        """Whether it holds a word or two, as what stands beside a text does."""
-        return self.length < SHORTEST / 4
-
-    def is_a(self, *parts: str) -> bool:
-        """Whether its name is that of one of these roles."""
-        return any(is_named(self.name, part) for part in parts)
-
-    def repeats_labels(self) -> bool:
-        """Whether it repeats a few short values."""
-        texts = [cell for cell in self.cells if isinstance(cell, str)]
-        distinct = set(texts)
-        few = 0 < len(distinct) <= CLASSES and len(texts) >= max(10, 4 * len(distinct))
-        return few and max(map(len, distinct)) <= LABEL_LENGTH
-
-
-def sampled_columns(table: Table) -> list[Column]:
-    """The columns of a table, by its first rows."""
-    cells: list[list[Any]] = [[] for _ in table.columns]
-    for _, row in islice(table.stream(), SAMPLE):
-        for own, cell in zip(cells, row or (), strict=False):
-            if not is_empty(cell):
-                own.append(cell)
-    named = enumerate(zip(table.columns, cells, strict=True))
-    return [Column(at, name, own, roles.kind_of_column(own)) for at, (name, own) in named]
-
-
-# ---------------------------------------------------------------------- training
-
-
 def training_roles(
     table: Table, columns: Columns | None = None, score: Scored = None, *, single: bool = False
 ) -> Roles:
-    """The columns to train on, or an error with both readings; ``single``: of texts to encode."""
+    """The columns to train on; ``single``: one column of texts is wanted.
+
+    Raises:
+        InputError: no column holds text, or there are two readings.
+        OptionError: there is no such column.
+    """
     if columns is not None:
         texts = [table.position(column) for column in columns]
-        found = sampled_columns(table) if score is True else []
-        scored = None if score is None else _score(table, found, score)
-        return _roles(table, texts, scored, stated=True)
+        at = None if score is None or score is False else _score(table, score)
+        return replace(_roles(table, texts, at), stated=True)
     if table.header is None and table.names is not None:
         places = ",".join(map(str, range(len(table.names))))
         problem = f"the first row is either column names or data, {brief(', '.join(table.names))}"
         remedy = f"{_command(table, table.names)} for column names, {_command(table, [places])}"
         raise InputError(table.source, f"{problem}: {remedy} for data")
-    found = sampled_columns(table)
-    if table.names is None and table.form == MEMORY:  # of a program, which knows its columns
-        scored = _score(table, found, score) if score else None
-        return _roles(table, [one.place for one in found if one.place != scored], scored)
-    scored = _score(table, found, score)
-    candidates = [one for one in found if one.place != scored and _may_teach(table, one, found)]
-    if not candidates:
-        if len(found) == 1 and found[0].kind == NUMBER:
-            raise InputError(table.source, f"column {found[0].name!r} contains numbers, not text")
+    if table.names is None and table.form == MEMORY:
+        kinds = [roles.kind_of(cell) for cell in table.first or ()]
+        at = _score(table, score, kinds) if score else None
+        return _roles(table, [n for n in range(len(table.columns)) if n != at], at)
+    cells = _sample(table)
+    kinds = [roles.kind_of_column(column) for column in cells]
+    at = _score(table, score, kinds, cells)
+    texts = [n for n in range(len(kinds)) if n != at and _may_teach(table, n, cells[n], kinds[n])]
+    if not texts:
         problem = f"no column of {_listed(table.columns)} contains text to train on; choose columns"
+        if kinds == [NUMBER]:
+            raise InputError(
+                table.source, f"column {table.columns[0]!r} contains numbers, not text"
+            )
         raise InputError(table.source, f"{problem} with --columns")
-    chosen = _pair(table, candidates, found) if not single else _main(candidates) or candidates
-    if single and len(chosen) > 1:
-        listed = _listed([one.name for one in chosen])
-        problem = f"has {len(chosen)} columns of text ({listed}); choose one with --column"
-        raise InputError(table.source, problem)
-    note = _labeled(found, chosen) if scored is None and table.names and len(chosen) > 1 else ""
-    return _roles(table, [one.place for one in chosen], scored, note)
+    found = _pair(table, texts, cells, single=single)
+    return _roles(table, found, at, _labeled(table, found, cells, kinds) if at is None else "")
 
 
-def _roles(
-    table: Table,
-    texts: Sequence[int],
-    score: int | None,
-    note: str = "",
-    *,
-    stated: bool = False,
-) -> Roles:
+def _roles(table: Table, texts: Sequence[int], score: int | None, note: str = "") -> Roles:
     parts = [TEXT] * len(texts)
     if len(texts) > 1 and score is None:
         parts = [QUERY, POSITIVE, *[NEGATIVE] * (len(texts) - 2)]
     ends = [] if score is None else [(SCORE, score)]
-    return Roles(table, (*zip(parts, texts, strict=True), *ends), note, stated)
+    return Roles(table, (*zip(parts, texts, strict=True), *ends), note)
 
 
 def text_column(table: Table) -> int:
     """The one column of texts to encode."""
     return training_roles(table, score=False, single=True).chosen[0]
-
-
-def _score(table: Table, found: Sequence[Column], score: Scored) -> int | None:
-    """The column of scores: the chosen one, or one of a known name that holds numbers."""
-    if score is False:
-        return None
-    if isinstance(score, str | int) and not isinstance(score, bool):
-        return table.position(score, "score")
-    named = [one for name in NAMES[SCORE] for one in found if one.plain == name]
-    numbers = [one for one in found if one.kind == NUMBER]
-    rated = [one for one in numbers if one.plain in ("label", "labels")]
-    if score:
-        alone = numbers if table.names is None and len(numbers) == 1 else []
-        for one in (*named, *rated, *alone):
-            return one.place
-        known = ", ".join(NAMES[SCORE][:4])
-        problem = f"{table.source} has no score column with a known name ({known}); name it"
-        raise OptionError("score", "", problem, choices=table.columns)
-    classes = [one for one in rated if all(map(_is_whole, one.cells))]
-    named += [one for one in rated if one not in classes]
-    # Where a question has its answer, the number says how good it is, not how alike they are.
-    rates = not STRONG & {one.plain for one in found}
-    texts = sum(one.kind == TEXT for one in found)
-    if not named or named[0].kind != NUMBER or texts < 2 or not rates:
-        return None
-    return named[0].place
-
-
-def _is_whole(cell: Any) -> bool:
-    return (as_number(cell) or 0.0).is_integer()
-
-
-def _may_teach(table: Table, column: Column, found: Sequence[Column]) -> bool:
-    """Whether a column holds texts to train on, by its name, else by what it holds."""
-    strings = any(isinstance(cell, str) for cell in column.cells)
-    if column.kind == NUMBER or (column.cells and not strings):
-        return False
-    if len(found) == 1:
-        return True
-    if table.names is not None:
-        if column.is_a(QUERY, POSITIVE, NEGATIVE, TEXT) or column in _short_answer(found):
-            return True
-        if never_teaches(column.name):
-            return False
-    return column.kind == TEXT and not column.repeats_labels()
-
-
-def _pair(table: Table, texts: list[Column], found: Sequence[Column]) -> list[Column]:
-    """One column of sentences, or query, positive and negatives."""
-    if table.names is None and 2 < len(texts) < len(found):
-        raise _ambiguous(table, texts[:2], texts[:3])
-    if table.names is None or len(texts) == 1:
-        return texts
-    query, positive = _named(texts, QUERY), _named(texts, POSITIVE)
-    positive = [one for one in positive if one not in query] or _short_answer(found)
-    negative = [one for one in texts if one.is_a(NEGATIVE)]
-    others = [one for one in texts if one not in (*query, *positive, *negative)]
-    if (query and positive) or not others:
-        return [*query, *positive, *negative]
-    if query or positive:
-        ways = [[*query, one, *positive, *negative] for one in others]
-        if len(ways) == 1:
-            return ways[0]
-        raise _ambiguous(table, *ways[:2])
-    main = _main(texts)
-    if len(texts) == 2 and not main:
-        return texts
-    if not main:
-        raise _ambiguous(table, texts[:2], texts[:3])
-    others = [one for one in texts if one not in main]
-    titles = _named(others, TITLE)
-    beside = not titles and all(one.is_short() for one in others)
-    if beside and main[0].is_a(TEXT) and not main[0].is_short():
-        return main
-    raise _ambiguous(table, main, [*(titles or others)[:1], *main])
-
-
-def _main(texts: Sequence[Column]) -> list[Column]:
-    """The one column of texts that others only go with, by its name or because they are short."""
-    main = [one for one in texts if one.is_a(TEXT) and not one.is_a(QUERY, POSITIVE)]
-    if not main and any(one.is_short() for one in texts):
-        main = [one for one in texts if one.length > SHORTEST]
-    return main if len(main) == 1 else []
-
-
-def _named(texts: Sequence[Column], role: str) -> list[Column]:
-    """The column whose name counts most for a role, if there is one."""
-    exact = [one for name in NAMES[role] for one in texts if one.plain == name]
-    return (exact or [one for one in texts if one.is_a(role)])[:1]
-
-
-def _short_answer(found: Sequence[Column]) -> list[Column]:
-    """The column "a" next to "q"; it is no known name by itself."""
-    asked = any(one.plain in ("q", "question", "query") for one in found)
-    return [one for one in found if asked and one.plain == "a"][:1]
-
-
-def _ambiguous(table: Table, *readings: Sequence[Column]) -> InputError:
-    """The error of a table with two readings, and the commands that part them."""
-    said = ("sentences", "pairs", "pairs with a hard negative")
-    ways = [
-        f"{_command(table, [one.name for one in texts])} ({said[min(3, len(texts)) - 1]})"
-        for texts in readings
-    ]
-    problem = f"the columns {_listed(table.columns)} have more than one reading"
-    return InputError(table.source, f"{problem}; choose: {', or '.join(ways)}")
 
 
 def _command(table: Table, names: Sequence[str]) -> str:
@@ -309,15 +149,166 @@ def _command(table: Table, names: Sequence[str]) -> str:
     return f"contrasent train {source} --columns {quoted}"
 
 
-def _labeled(found: Sequence[Column], texts: Sequence[Column]) -> str:
+def _sample(table: Table) -> list[list[Any]]:
+    """The first cells of each column that hold something."""
+    columns: list[list[Any]] = [[] for _ in table.columns]
+    for _, cells in islice(table.stream(), SAMPLE):
+        for column, cell in zip(columns, cells or (), strict=False):
+            if not is_empty(cell):
+                column.append(cell)
+    return columns
+
+
+def _score(
+    table: Table, score: Scored, kinds: Sequence[str] = (), cells: Sequence[Sequence[Any]] = ()
+) -> int | None:
+    """The column of scores: the chosen one, or one of a known name that holds numbers."""
+    if score is False:
+        return None
+    if isinstance(score, str | int) and not isinstance(score, bool):
+        return table.position(score, "score")
+    plain = [roles.plain_name(column) for column in table.columns]
+    rated = [plain.index(name) for name in ("label", "labels") if name in plain]
+    named = [plain.index(name) for name in NAMES[SCORE] if name in plain]
+    named = named or [at for at in rated if kinds and kinds[at] == NUMBER]
+    if score is True:
+        if table.names is None and kinds.count(NUMBER) == 1:
+            return kinds.index(NUMBER)
+        if not named:
+            known = ", ".join(NAMES[SCORE][:4])
+            problem = f"{table.source} has no score column with a known name ({known}); name it"
+            raise OptionError("score", "", problem, choices=table.columns)
+        return named[0]
+    if not named or kinds[named[0]] != NUMBER or kinds.count(TEXT) < 2:
+        return None
+    if named[0] in rated and all(
+        number is None or number.is_integer() for number in map(as_number, cells[named[0]])
+    ):
+        return None  # of classes
+    # Where a question has its answer, the number says how good it is, not how alike they are.
+    paired = sum(is_named(name, role) for role in (QUERY, POSITIVE) for name in table.columns)
+    strong = {"query", "question", "anchor", "answer"} & set(plain)
+    return None if paired > 1 and strong else named[0]
+
+
+def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
+    """Whether a column holds texts to train on, by its name, else by what it holds."""
+    if kind == NUMBER or (cells and not any(isinstance(cell, str) for cell in cells)):
+        return False
+    if len(table.columns) == 1:
+        return True
+    name = table.columns[at]
+    if table.names is not None:
+        known = any(is_named(name, role) for role in (QUERY, POSITIVE, NEGATIVE, TEXT))
+        if known or at in _short_answer(table):
+            return True
+        if never_teaches(name) and roles.words_in(cells) < 2 * PROSE:  # no sentences
+            return False
+    return kind == TEXT and not _is_label(cells)
+
+
+def _is_label(cells: Sequence[Any]) -> bool:
+    """Whether a column repeats a few short values."""
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    distinct = set(texts)
+    few = 0 < len(distinct) <= CLASSES and len(texts) >= max(10, 4 * len(distinct))
+    return few and roles.words_in(list(distinct)) < PROSE and max(map(len, distinct)) <= 30
+
+
+def _pair(
+    table: Table, texts: list[int], cells: Sequence[Sequence[Any]], *, single: bool
+) -> list[int]:
+    """One column of sentences, or query, positive and negatives."""
+    if single:
+        return _one(table, texts, cells)
+    if table.names is None and 2 < len(texts) < len(cells):
+        raise _ambiguous(table, texts[:2], texts[:3])
+    if table.names is None or len(texts) == 1:
+        return texts
+    query, positive = _named(table, texts, QUERY), _named(table, texts, POSITIVE)
+    positive = [at for at in positive if at not in query] or _short_answer(table)
+    negative = [at for at in texts if is_named(table.columns[at], NEGATIVE)]
+    others = [at for at in texts if at not in (*query, *positive, *negative)]
+    if (query and positive) or not others:
+        return [*query, *positive, *negative]
+    if not (query or positive):
+        return _unnamed_pair(table, texts, cells)
+    ways = [[*query, at, *positive, *negative] for at in others]
+    if len(ways) > 1:
+        raise _ambiguous(table, *ways[:2])
+    return ways[0]
+
+
+def _named(table: Table, texts: Sequence[int], role: str) -> list[int]:
+    """The column whose name counts most for a role, if there is one."""
+    plain = {roles.plain_name(table.columns[at]): at for at in reversed(texts)}
+    exact = [plain[name] for name in NAMES[role] if name in plain]
+    return (exact or [at for at in texts if is_named(table.columns[at], role)])[:1]
+
+
+def _short_answer(table: Table) -> list[int]:
+    """The column "a" next to "q"; it is no known name by itself."""
+    plain = [roles.plain_name(name) for name in table.columns]
+    return [plain.index("a")] if "a" in plain and {"q", "question", "query"} & {*plain} else []
+
+
+def _one(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """The one column of sentences: the only one, one of the name, or the only one of prose."""
+    plain = [roles.plain_name(name) for name in table.names or [""] * len(cells)]
+    named = [at for at in texts if plain[at] in ("text", "sentence", "texts", "sentences")]
+    for found in (texts, named, _longest(texts, cells)):
+        if len(found) == 1:
+            return found
+    problem = f"has {len(texts)} columns of text ({_listed([table.columns[at] for at in texts])})"
+    raise InputError(table.source, f"{problem}; choose one with --column")
+
+
+def _unnamed_pair(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """A pair of columns without known names, or the only column of prose with such a name."""
+    long = _longest(texts, cells)
+    sentences = [at for at in texts if is_named(table.columns[at], TEXT)]
+    if len(texts) == 2 == len(long) and len(sentences) != 1:
+        return texts
+    title = _named(table, [at for at in texts if at not in sentences], TITLE)
+    if len(sentences) == 1 and set(long) <= set(sentences) and not title:
+        return sentences
+    if not sentences and len(long) != 1:
+        raise _ambiguous(table, texts[:2], texts[:3])
+    main = (sentences or long)[:1]
+    other = [at for at in (*title, *texts) if at not in main][:1]
+    raise _ambiguous(table, main, [*other, *main])
+
+
+def _longest(texts: Sequence[int], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """The columns of prose, if others next to them hold a word or two; else all."""
+    words = {at: roles.words_in(cells[at]) for at in texts}
+    long = [at for at in texts if words[at] >= PROSE]
+    brief = any(words[at] < BRIEF for at in texts if at not in long)
+    return long if long and brief else list(texts)
+
+
+def _ambiguous(table: Table, *readings: Sequence[int]) -> InputError:
+    """The error of a table with two readings, and the commands that part them."""
+    said = ("sentences", "pairs", "pairs with a hard negative")
+    ways = [
+        f"{_command(table, [table.columns[at] for at in texts])} ({said[min(3, len(texts)) - 1]})"
+        for texts in readings
+    ]
+    problem = f"the columns {_listed(table.columns)} have more than one reading"
+    return InputError(table.source, f"{problem}; choose: {', or '.join(ways)}")
+
+
+def _labeled(
+    table: Table, texts: Sequence[int], cells: Sequence[Sequence[Any]], kinds: Sequence[str]
+) -> str:
     """A warning where pairs have labels, which may say that they do not belong together."""
-    for one in found:
-        values = Counter(map(str, one.cells))
-        known = one not in texts and one.is_a(LABEL) and 1 < len(values) <= GRADES
-        if known and (one.kind == NUMBER or any(v.casefold() in PAIR_LABELS for v in values)):
+    for at, column in enumerate(cells if len(texts) > 1 and table.names else ()):
+        values = Counter(str(value) for value in column)
+        known = at not in texts and is_named(table.columns[at], LABEL) and 1 < len(values) <= GRADES
+        if known and (kinds[at] == NUMBER or any(v.casefold() in PAIR_LABELS for v in values)):
             counts = ", ".join(f"{value} {n}" for value, n in values.most_common())
             return (
-                f"{one.name} has the values {counts} in the first {len(one.cells)} rows, "
+                f"{table.columns[at]} has the values {counts} in the first {len(column)} rows, "
                 "but every row is used as a matching pair; remove rows that do not match"
             )
     return ""
@@ -332,39 +323,38 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
     Roles: "text" (the main one first), "title", "id"; "fact" of short columns next to a text;
     "field" of all where no column holds texts; nothing where none holds words.
     """
-    found = sampled_columns(table)
-    rows = max((len(one.cells) for one in found), default=0)
-    texts = [
-        "".join(as_text(cell) for cell in one.cells if not isinstance(cell, int | float))
-        for one in found
-    ]
-    lengths = [*map(len, texts)]
+    names, cells = table.columns, _sample(table)
+    plain, places = [roles.plain_name(name) for name in names], range(len(names))
 
     def first(role: str, known: Sequence[str], but: int = -1) -> list[tuple[str, int]]:
-        named = (one.place for name in known for one in found if one.plain == name)
-        return [(role, at) for at in named if at != but][:1]
+        found = [at for name in known for at in places if plain[at] == name and at != but]
+        return [(role, at) for at in found[:1]]
 
-    named = (first(TEXT, [name]) for name in NAMES[TEXT])
-    chosen = next((one for one in named if one and lengths[one[0][1]]), [])
-    if not chosen:
-        at = max(range(len(found)), key=lengths.__getitem__, default=-1)
+    rows = max(map(len, cells), default=0)
+    lengths = [
+        sum(len(as_text(cell)) for cell in column if not isinstance(cell, int | float))
+        for column in cells
+    ]
+    known = (first(TEXT, [name]) for name in NAMES[TEXT])
+    text = next((found for found in known if found and lengths[found[0][1]]), [])
+    if not text:
+        at = max(places, key=lengths.__getitem__, default=-1)
         if at < 0 or lengths[at] < SHORTEST * rows:
-            worded = any(map(str.isalpha, "".join(texts)))
-            return [(FIELD, one.place) for one in found] if worded else []
-        chosen = [(TEXT, at)]
-    main = chosen[0][1]
-    chosen += [*first(TITLE, NAMES[TITLE], main), *first(ID, roles.ROW_IDS, main)]
-    taken = {at for _, at in chosen}
-    left = [one for one in found if table.names and one.place not in taken]
-    long = [one for one in left if lengths[one.place] > SHORTEST * rows]
-    chosen += [(TEXT, one.place) for one in long if one.kind == TEXT]
-    return [*chosen, *[(FACT, one.place) for one in left if one not in long][:FACTS]]
+            worded = any(map(str.isalpha, "".join(as_text(c) for column in cells for c in column)))
+            return [(FIELD, at) for at in places] if worded else []
+        text = [(TEXT, at)]
+    main = text[0][1]
+    text += [*first(TITLE, NAMES[TITLE], main), *first(ID, roles.ROW_IDS, main)]
+    left = [at for at in places if table.names and at not in {at for _, at in text}]
+    long = [at for at in left if lengths[at] > SHORTEST * rows]
+    text += [(TEXT, at) for at in long if roles.kind_of_column(cells[at]) == TEXT]
+    return [*text, *((FACT, at) for at in [at for at in left if at not in long][:FACTS])]
 
 
 def codes(table: Table, places: Iterable[int]) -> frozenset[int]:
     """Those of some columns that hold codes such as product numbers, by which rows are sought."""
-    coded = {one.place for one in sampled_columns(table) if one.kind == CODE}
-    return frozenset(coded.intersection(places))
+    cells = _sample(table)
+    return frozenset(at for at in places if roles.kind_of_column(cells[at]) == CODE)
 
 
 def as_text(cell: Any) -> str:
@@ -394,7 +384,7 @@ PARTS: dict[Part, tuple[str, ...]] = {
 
 def query_roles(table: Table, amount: Literal["gain", "count"]) -> list[tuple[str, int]]:
     """The columns of user queries, of the documents that answer them, and of how well or often."""
-    plain = [*map(plain_name, table.names or ())]
+    plain = [roles.plain_name(name) for name in table.names or ()]
     parts: tuple[Part, ...] = ("query", "document", amount)
     found = {part: next((plain.index(n) for n in PARTS[part] if n in plain), -1) for part in parts}
     if min(found["query"], found["document"]) < 0:

@@ -370,15 +370,14 @@ def read_labeled_pairs(path: str | Path, *, columns: Columns | None = None) -> S
     if not _has_rows(table):
         raise InputError(path, "the file is empty")
     roles = None
-    rated = [at for at, name in enumerate(table.columns) if is_named(name, SCORE)]
-    if columns is None and len(table.columns) == 3:
-        columns = (0, 1, 2)
     if columns is not None:
         for column in columns:
             table.position(column)  # an error names the option as it was given
         roles = training_roles(table, columns[:2], columns[2])
-    elif rated:
-        roles = training_roles(table, score=rated[0])
+    elif len(table.columns) == 3:
+        roles = training_roles(table, [0, 1], 2)
+    elif len(table.columns) > 3 and any(is_named(name, SCORE) for name in table.columns):
+        roles = training_roles(table, score=True)
     if roles is None or len(roles.places) != 3:
         problem = "needs two texts and a number; choose three columns of"
         raise InputError(path, f"{problem} {', '.join(table.columns)}")

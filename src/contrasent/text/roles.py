@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 QUERY, POSITIVE, NEGATIVE, TEXT, TITLE = "query", "positive", "negative", "text", "title"
@@ -161,3 +161,14 @@ def kind_of_column(cells: Iterable[Any]) -> str:
         return ""
     kind, count = kinds.most_common(1)[0]
     return kind if count >= 0.9 * kinds.total() else TEXT
+
+
+def words_in(cells: Sequence[Any]) -> float:
+    """The mean number of words of cells that have some; two characters of Chinese are one."""
+    texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+    counts = [max(len(text.split()), sum(map(_unspaced, text)) / 2) for text in texts]
+    return sum(counts) / max(1, len(counts))
+
+
+def _unspaced(character: str) -> bool:
+    return "\u2e80" <= character <= "\u9fff" or "\u0e00" <= character <= "\u0eff"
