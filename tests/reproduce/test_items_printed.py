@@ -127,6 +127,44 @@ def test_averages_are_those_of_their_rows():
     ]
 
 
+AVERAGES = [
+    ("esimcse:table3", "ESimCSE-BERT-base", "avg", 78.27),
+    ("esimcse:table3", "ESimCSE-RoBERTa-large", "avg", 79.45),
+    ("esimcse:table7", "ESimCSE", "avg_near", 22.38),
+    ("esimcse:table9", "dup_rate = 0.32", "stsb", 84.85),
+    ("esimcse:table10", "queue of 192", "stsb", 82.66),
+    ("esimcse:table11", "ESimCSE", "avg", 86.06),
+    ("diffcse:table1", "DiffCSE-BERT-base", "avg", 78.49),
+    ("diffcse:table2", "DiffCSE-RoBERTa-base", "avg", 87.04),
+    ("diffcse:table11", "DiffCSE-BERT-base", "alignment", 0.097),
+    ("simcse_plus_plus:table1", "Positives, - noise", "avg", 65.55),
+    ("simcse_plus_plus:table2", "+ 300 artificial rows", "avg", 73.56),
+    ("simcse_plus_plus:table3", "SimCSE++-BERT-base", "avg", 78.05),
+    ("simcse_plus_plus:table4", "DiffCSE + SimCSE++", "avg", 78.69),
+    ("simcse_plus_plus:table5", "m = 0.5", "stsb", 68.55),
+    ("simcse_plus_plus:table6", "SimCSE++-BERT-base", "minutes", 119),
+]
+
+ITEMS = {item.name: item for item in ItemFolder().find(list(PAPERS))}
+STUDIED = {name: item for name, item in ITEMS.items() if name.split(":")[0] in PAPERS[:2]}
+OTHERS = {name: item for name, item in ITEMS.items() if name not in STUDIED}
+
+
+@pytest.mark.parametrize(("item", "row", "column", "value"), AVERAGES)
+def test_values_that_the_documents_print(item, row, column, value):
+    assert ITEMS[item].row(row).expected[column].value == value
+
+
+def test_protocols_are_told_of_ten_papers():
+    rows = ITEMS["simcse:b1"].rows
+    assert len(rows) == 10
+    assert all(set(row.facts) == {"regressor", "metric", "aggregate"} for row in rows)
+    regressors = [row.name for row in rows if row.facts["regressor"] == "yes"]
+    assert regressors == ["Conneau et al. (2017)", "Conneau and Kiela (2018)"]
+    joined = [row.facts["aggregate"] for row in rows]
+    assert [joined.count(a) for a in ("all", "mean", "wmean")] == [4, 4, 2]
+
+
 @pytest.mark.parametrize("scale", ["lab", "paper"])
 def test_plain_simcse_is_one_run_for_all_items(scale):
     short = [item for name, item in OTHERS.items() if name != "simcse_plus_plus:optimum"]

@@ -1,11 +1,14 @@
 """Influences: derivatives of weighted statistics in plain loops, and the paired bootstrap."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import plain_measures
 from contrasent import metrics
 from contrasent.errors import DataError
+from contrasent.evaluate.decisions import Thresholds, v_measures
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RankedPairs, draw_counts, item_keys
 from contrasent.stats.influence import item_error, item_moves, measure, shared_draws
@@ -128,6 +131,24 @@ def of_items(keys, scores, gold):
     value = measure(items := Items("spearman", keys, np.stack([scores, gold])))[0]
     rows = tuple(Row(*key, value, len(keys)) for key in (KEY, MEAN))
     return Report(rows, {}, {KEY: items, MEAN: (KEY, KEY)})
+
+
+@pytest.mark.parametrize("statistic", ["ap", "f1_best", "v_measure"])
+def test_the_error_of_a_paired_decision_is_the_bootstraps(statistic):
+    random, n = np.random.default_rng(6), 800
+    if statistic == "v_measure":
+        labels, shared = random.integers(0, 4, (2, n))
+        wrong = random.random(n)
+        arms = [np.where(wrong + 0.1 * random.random(n) < s, shared, labels) for s in (0.3, 0.4)]
+        of_arms = [partial(v_measures, labels, arm) for arm in arms]
+    else:
+        labels, shared = random.integers(0, 2, n), random.normal(size=n)
+        arms = [np.round(labels + s * (shared + random.normal(size=n)), 2) for s in (0.5, 0.7)]
+        method = {"ap": "average_precision", "f1_best": "best_f1"}[statistic]
+        of_arms = [getattr(Thresholds(scores, labels), method) for scores in arms]
+    draws = np.concatenate([of_arms[1](c) - of_arms[0](c) for c in draw_counts([n], 2000, 2)])
+    moved = [measure(Items(statistic, None, np.stack([s, labels])))[1] for s in arms]
+    assert np.sqrt(((moved[1] - moved[0]) ** 2).sum()) == pytest.approx(draws.std(), rel=0.1)
 
 
 def test_groups_of_one_class_and_labels_of_one_class_move_nothing():

@@ -143,14 +143,16 @@ def _share(work: Callable[[], None], count: int) -> None:
             del os.environ["OMP_NUM_THREADS"]
             torch.set_num_threads(threads)
         work()
-    except KeyboardInterrupt:
-        for helper in helpers:
-            if helper.is_alive() and helper.pid is not None:
-                os.kill(helper.pid, signal.SIGINT)  # it writes its checkpoint
-        raise
-    finally:
         for helper in helpers:
             helper.join()
+    except BaseException:  # Ctrl-C, or a fault of this process: they write their checkpoints
+        for helper in helpers:
+            if helper.pid is not None and helper.is_alive():
+                os.kill(helper.pid, signal.SIGINT)
+        for helper in helpers:
+            if helper.pid is not None:
+                helper.join()
+        raise
 
 
 def _help(work: Callable[[], None], shown: str) -> None:

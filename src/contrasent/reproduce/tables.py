@@ -80,6 +80,13 @@ class FittedTransform(Strict):
     dimensions: int | None = None
     num_train_epochs: int | None = None
 
+    @model_validator(mode="after")
+    def _fits(self) -> "FittedTransform":
+        name = "dimensions" if self.kind == "flow" else "num_train_epochs"
+        if getattr(self, name) is not None:
+            raise ValueError(f"{name} does not belong to {self.kind}")
+        return self
+
 
 class Changes(Strict):
     """Settings and sizes of runs: those of a scale, and what an item or a row changes of them."""
@@ -440,6 +447,10 @@ class ItemFolder:
     def _check(self, item: Item) -> None:
         names = [row.name for row in item.rows]
         check_names("reference", names, *filter(None, [item.reference]))
+        if not names:
+            raise Problem("rows: none")
+        if item.figure == "sweep" and not item.sweep:
+            raise Problem('figure: needs sweep = "SETTING", the axis of the figure')
         axes = sorted({name for row in item.rows for name in row.point})
         check_names("sweep", axes, *filter(None, item.sweep.split(",")))
         for place, row in enumerate(item.rows):
@@ -519,6 +530,8 @@ def _expanded(written: dict[str, Any], table: ItemFile) -> Iterator[dict[str, An
         check_names(f"{where}.use", table.templates, template)
         own = _over(table.templates[template], own)
     row = decode(_RowKeys, own, where)
+    for scale in SCALES:
+        decode(Changes, getattr(row, scale), f"{where}.{scale}")
     check_names(f"{where}.facts", table.columns, *row.facts)
     check_names(f"{where}.expected", table.columns, *row.expected)
     own = {"base": table.base, "fresh_samples": table.fresh_samples, **own}

@@ -223,7 +223,7 @@ def paired_spearman_difference(
     """
     columns = [np.asarray(column, dtype=np.float64) for column in (before, after, gold)]
     a, b, g = columns
-    if not a.shape == b.shape == g.shape:
+    if not a.shape == b.shape == g.shape or a.ndim != 1:
         shapes = " and ".join(str(column.shape) for column in columns)
         raise DataError(f"paired values of shapes {shapes}; all must be (n,)")
     if len(a) < MIN_ITEMS:
