@@ -1,7 +1,9 @@
 """The index against plain loops over all rows, and everything it must refuse."""
 
+import gc
 import math
 import sqlite3
+import weakref
 from contextlib import closing
 from dataclasses import replace
 
@@ -334,3 +336,13 @@ def test_a_hit_is_a_table_of_html():
     assert (
         made == f"<table>{heads}<tr><td>87 %</td><td>a &amp; b</td><td>r&lt;0&gt;</td></tr></table>"
     )
+
+
+def test_an_index_that_is_dropped_lets_go_of_its_folder(index, tmp_path):
+    index.save(tmp_path / "i")
+    opened = Index.open(tmp_path / "i")
+    opened.search(index.vectors[0], k=1, where={"n": {"$gt": 1}})
+    store = weakref.ref(opened.store)
+    del opened
+    gc.collect()
+    assert store() is None
