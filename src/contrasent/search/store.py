@@ -244,6 +244,14 @@ class Store:
         assert self.folder is not None
         return self.folder / Path(self.facts.vectors).name
 
+    def detach(self) -> None:
+        """Read on from a copy without a name, so that the log of writers need not be kept."""
+        with self._one_query, wrap_sqlite_errors(self.folder):
+            copy, original = sqlite3.connect("", check_same_thread=False), self.connection
+            original.backup(copy)
+            self._connect(copy)
+            original.close()
+
     def close(self) -> None:
         """Let go of the folder."""
         self.connection.close()
