@@ -171,10 +171,12 @@ def test_a_busy_server_is_asked_again(corpus, monkeypatch):
 def test_what_a_server_gets_wrong(corpus):
     uneven = {"vector": lambda self, text: [1.0] * (len(text) % 2 + 2)}
     empty = {"answer": lambda self, path, body: (200, {"data": []})}
+    number = {"answer": lambda self, path, body: (200, {"data": 5})}
     for changes, trouble, words in (
         ({}, [400], "answered 400"),
         (uneven, [], "did not answer with vectors"),
         (empty, [], "lists no model"),
+        (number, [], "lists no model"),
     ):
         server = type("Wrong", (Fake,), changes)(trouble=trouble)
         with server.running() as url, pytest.raises(ModelError, match=words):

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import zipfile
-from email.message import EmailMessage
+from email.message import EmailMessage, MIMEPart
 from functools import partial
 from pathlib import Path
 
@@ -285,6 +285,43 @@ def test_titles_that_programs_make_are_none(title, kept):
 
 
 # ---------------------------------------------------------------------- mail
+
+
+def part(kind, content, name=""):
+    made = MIMEPart()
+    made.set_content(content, subtype=kind)
+    if name:
+        made.add_header("Content-Disposition", "attachment", filename=name)
+    return made
+
+
+def test_all_texts_of_a_mail_are_read_in_their_order():
+    mail = EmailMessage()
+    mail.make_mixed()
+    picture = MIMEPart()
+    picture.set_content(b"x", "image", "png", disposition="inline", filename="p.png")
+    for one_part in (part("plain", "First."), picture, part("plain", "After it."),
+                     part("html", "<p>In &lt;HTML&gt;.</p>")):  # fmt: skip
+        mail.attach(one_part)
+    found = parse_mail(bytes(mail))
+    lines = [line for line in found.text.split("\n") if line]
+    assert lines == ["First.", "After it.", "In <HTML>."]
+    assert [name for name, _ in found.attachments] == ["p.png"]
+
+
+def test_invitations_and_mails_of_a_subject_are_found(tmp_path):
+    mail = EmailMessage()
+    mail["Subject"] = "Invoice 4712"
+    mail.make_mixed()
+    mail.attach(part("csv", "item,about\nDrill,by the hour\n", "a.csv"))
+    event = (
+        "BEGIN:VCALENDAR\r\nSUMMARY:Tea in the\r\n  garden\r\nLOCATION:Shed 3\r\nEND:VCALENDAR\r\n"
+    )
+    found = {d.id: texts((0, d.sections)) for d in one_of(tmp_path, "a.eml", bytes(mail))}
+    assert found["a.eml"] == ["Invoice 4712"] and "a.eml#a.csv#1" in found
+    mail.attach(part("calendar", event))
+    found = {d.id: texts((0, d.sections)) for d in one_of(tmp_path, "b.eml", bytes(mail))}
+    assert found["b.eml"] == ["Summary: Tea in the garden", "Location: Shed 3"]
 
 
 def test_of_alternatives_the_plain_text_is_read_unless_it_says_less():

@@ -12,6 +12,7 @@ from contrasent.model.pretrained import MINILM, installed_bases, resolve
 from contrasent.progress import Deadline, limited
 from contrasent.search.index import Index
 from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
+from contrasent.search.words import Speller
 from contrasent.text.tokens import Tokenizer
 
 TEXTS = {
@@ -110,6 +111,12 @@ def handbook():
 ])  # fmt: skip
 def test_typing_errors_are_repaired(handbook, english, query, searched):
     assert handbook.repaired([query], english.knows) == [searched]
+
+
+def test_only_so_many_words_of_a_call_are_repaired(handbook, english):
+    speller = Speller(handbook.analyzer, handbook.count_rows, english.knows, left=2)
+    queries = ["brokem drill", "boken drilll", "brokn", "a drill"]
+    assert [*map(speller, queries)] == ["broken drill", "boken drilll", "broken", "a drill"]
 
 
 def test_a_long_query_ends_with_its_time(handbook, english):

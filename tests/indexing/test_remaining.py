@@ -88,6 +88,22 @@ def test_ctrl_c_keeps_the_blocks_that_are_done(made, tmp_path):
     assert_same(tmp_path / "index", whole)
 
 
+def test_a_text_is_encoded_once_in_whatever_blocks_it_is(made, tmp_path):
+    index, whole = made
+    stopped(index, tmp_path / "index")
+    with closing(Index.open(tmp_path / "index")) as early:
+        encode, texts = open_index_model(early), {row.text for row in early.every()}
+    calls = []
+    rest = RemainingRows(
+        tmp_path / "index", lambda some: calls.extend(some) or encode(some), keep_every=0.0
+    )
+    while rest.turn():
+        pass
+    beyond = {text for n, text in enumerate(calls) if text in calls[:n]}
+    assert set(calls) == texts and not beyond
+    assert_same(tmp_path / "index", whole)
+
+
 def test_others_may_remove_rows_meanwhile(made, tmp_path):
     index, (_, vectors) = made
     stopped(index, tmp_path / "index")

@@ -1,9 +1,12 @@
 """The index against plain loops over all rows, and everything it must refuse."""
 
+import gc
+import json
 import math
 import sqlite3
+import weakref
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from whole_states import encoder
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.metrics import normalize
 from contrasent.search.doctor import examine
+from contrasent.search.folder import checksum
 from contrasent.search.index import Hit, Index
 from contrasent.search.opening import KeptVectors, create
 from contrasent.search.ranking import Ranker
@@ -234,6 +238,17 @@ def test_no_index(tmp_path, name, words, use):
     assert len([*tmp_path.rglob("*")]) == 3
 
 
+def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
+    index.save(tmp_path / "index")
+    stated = json.dumps({**asdict(index.facts), "vectors": "../vectors.f32"})
+    with closing(sqlite3.connect(tmp_path / "index/index.db")) as database:
+        database.execute("UPDATE facts SET json = ?, sum = ?", (stated, checksum(stated)))
+        database.commit()
+    (tmp_path / "index/index.sum").unlink()
+    with pytest.raises(InputError, match=r"vectors\.f32 is missing"):
+        Index.open(tmp_path / "index")
+
+
 def test_never_overwrites_unasked(index, tmp_path):
     index.save(tmp_path / "index")
     with pytest.raises(OutputError, match="exists; choose another target or add --overwrite"):
@@ -334,3 +349,13 @@ def test_a_hit_is_a_table_of_html():
     assert (
         made == f"<table>{heads}<tr><td>87 %</td><td>a &amp; b</td><td>r&lt;0&gt;</td></tr></table>"
     )
+
+
+def test_an_index_that_is_dropped_lets_go_of_its_folder(index, tmp_path):
+    index.save(tmp_path / "i")
+    opened = Index.open(tmp_path / "i")
+    opened.search(index.vectors[0], k=1, where={"n": {"$gt": 1}})
+    store = weakref.ref(opened.store)
+    del opened
+    gc.collect()
+    assert store() is None

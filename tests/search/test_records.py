@@ -68,3 +68,14 @@ def test_parquet_files_of_different_columns_are_a_line(tmp_path, missing):
     parquet.write_table(arrow.table(ROWS).drop([missing]), tmp_path / "b.parquet")
     with pytest.raises(InputError, match=f"b.parquet: has no column '{missing}', which other"):
         TableColumns(metadata=("*",), encoded=True).read(str(tmp_path))
+
+
+def test_a_file_without_vectors_is_no_other_model(tmp_path):
+    facts = {"contrasent": json.dumps({"model": "one"})}
+    parquet.write_table(arrow.table(ROWS).replace_schema_metadata(facts), tmp_path / "a.parquet")
+    parquet.write_table(arrow.table(ROWS).drop(["vector"]), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet: has no column 'vector'"):
+        TableColumns(encoded=True).read(str(tmp_path))
+    parquet.write_table(arrow.table(ROWS), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="vectors of several models, 'one' and None"):
+        TableColumns(encoded=True).read(str(tmp_path))

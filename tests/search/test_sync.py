@@ -9,7 +9,7 @@ from commands import another_user
 from contrasent.documents.folder import DocumentSource
 from contrasent.errors import OptionError
 from contrasent.indexing.changes import remove_rows
-from contrasent.indexing.following import document_rows
+from contrasent.indexing.following import document_rows, sync_index
 from contrasent.search.index import Index
 from contrasent.search.opening import create
 from contrasent.search.store import Facts
@@ -59,6 +59,12 @@ def test_only_rows_of_a_document_are_removed_by_its_name(notes, tmp_path):
         remove_rows(tmp_path / "table", ["issue"])
     assert remove_rows(tmp_path / "table", ["t.xlsx#May", "issue#2"])[:2] == (3, 2)
     assert remove_rows(tmp_path / "table", ["t.xlsx"])[:2] == (1, 1)
+
+
+def test_what_changes_nothing_waits_for_no_writer(notes):
+    _, index = notes
+    with Writer(index):
+        assert sync_index(index).unchanged == 5
 
 
 def test_a_file_that_is_written_while_it_is_read_is_read_again(notes):

@@ -12,7 +12,9 @@ from contrasent.cli.serve import serve
 from contrasent.errors import ModelError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.opening import reembed
+from contrasent.search.writer import Writer
 from contrasent.serve import app as server_app
+from contrasent.serve.library import Library
 from contrasent.serve.run import serve_model
 
 
@@ -83,3 +85,19 @@ def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplo
         else:
             until(lambda: search(url) and "the model is not there" in caplog.text)
             assert search(url) == expected[False]
+
+
+def test_a_served_index_does_not_hold_the_log_of_its_writers(encoder, folder):
+    """Nor does anything done to its database reach what is searched."""
+    library = Library(Index.open(folder), encoder.identity)
+    for n in range(3):
+        with Writer(folder) as writer:
+            writer.add([f"A line more, the {n}."], encoder.encode)
+        library.refresh()
+    assert library.newest.texts == len(LINES) + 3
+    log = folder / "index.db-wal"
+    assert not log.exists() or not log.stat().st_size
+    (folder / "index.db").open("wb").close()
+    library.refresh()
+    vectors = encoder.encode(["The second"])
+    assert library.search(library.newest, ["The second"], vectors, k=1, where={})[0]

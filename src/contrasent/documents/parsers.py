@@ -324,11 +324,14 @@ def _outlook(file: File) -> Iterator[Document]:
 # ---------------------------------------------------------------------- rows
 
 
+@dataclass(frozen=True, slots=True)
 class _Lines(Source):
     """Lines of a table; objects within those of JSON are dissolved: {"at.town": "Ulm"}."""
 
+    given: Callable[[], Iterable[str]] | None = None  # instead of those of the file
+
     def lines(self) -> Lines:
-        for number, line in Source.lines(self):
+        for number, line in enumerate(self.given(), 1) if self.given else Source.lines(self):
             if self.form == ".jsonl" and line.count("{") > 1:
                 with suppress(ValueError, RecursionError):  # reported where rows are read
                     if isinstance(row := json.loads(line), dict):
@@ -348,16 +351,16 @@ def _json(file: File) -> Iterator[Document]:
     try:
         values = json.loads(text)
     except ValueError:
-        text = text.strip()
-        values = [json.loads(text.split("\n")[0])]  # else it is broken
-    else:
-        text = "\n".join(map(json.dumps, values)) if isinstance(values, list) else text
+        json.loads(text.strip().partition("\n")[0])  # else it is broken
+        data = text.strip().encode("utf-8", "replace")
+        yield from _rows(file, _Lines(lambda: BytesIO(data), ".jsonl", file.name))
+        return
     if isinstance(values, dict):
         file.check(text)
         yield file.document((file.name.rpartition("/")[2], *text_formats.read_object(values)[1:]))
     elif isinstance(values, list):
-        data = text.encode("utf-8", "replace")
-        yield from _rows(file, _Lines(lambda: BytesIO(data), ".jsonl", file.name))
+        given = partial(map, json.dumps, values)  # a line when it is its turn
+        yield from _rows(file, _Lines(file.open, ".jsonl", file.name, given=given))
     else:
         raise Skip(Reason.NO_LIST)
 

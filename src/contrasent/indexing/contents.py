@@ -23,6 +23,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.types import Numbers
 
 LABELED = 2000  # documents whose language is checked
+MOST = 100_000  # files that are listed where the documents were
 PAIRED_ROWS, PAIRED_COLUMNS = 1024, 8192
 
 _DOCUMENTS = """SELECT coalesce(json_extract(metadata, '$.document'), id) AS name, count(*),
@@ -88,17 +89,29 @@ def describe(index: str | Path) -> dict[str, Any]:
 
 
 def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | None:
-    """The files where the documents were, None if unknown; adds to ``skipped`` by name."""
+    """The files where the documents were; those skipped by name are added to ``skipped``.
+
+    None if the documents are gone, or there are more files than the index could have come from.
+    """
+    passed, listed = list[tuple[Reason, str]](), set[str]()
 
     def skip(reason: Reason, name: str) -> None:
-        skipped.setdefault(str(reason), []).append(name)
+        passed.append((reason, name))
+        if len(passed) > MOST:
+            raise InputError(name, "is one argument too many")
 
     if origin is None or not Path(origin.path).exists():
         return None
     try:
-        return {entry.name for entry in entries(Path(origin.path), skip, origin.choice())}
+        for entry in entries(Path(origin.path), skip, origin.choice()):
+            listed.add(entry.name)
+            if len(listed) > MOST:
+                return None
     except InputError:
         return None
+    for reason, name in passed:
+        skipped.setdefault(str(reason), []).append(name)
+    return listed
 
 
 def _form(name: str) -> str:

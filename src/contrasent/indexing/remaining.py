@@ -7,6 +7,7 @@ are the same in the end but for rounding.
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from contrasent.search.index import Index
 from contrasent.search.opening import BATCH_SIZE
 from contrasent.search.records import IndexRow
 from contrasent.search.writer import Writer
-from contrasent.types import EncodeFn, Vectors, for_task
+from contrasent.types import EncodeFn, Numbers, Vectors, for_task
 
 LONG = 45.0  # seconds of encoding from which an index appears before it is encoded
 TIMED = 32  # rows that time is estimated by
@@ -74,31 +75,47 @@ class RemainingRows:
     def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
         self.folder, self.keep_every = folder, keep_every
         self._encode = for_task(encode, "document")
+        self._firsts: Numbers = np.empty(0, np.int64)
+        self._state: tuple[str, int] | None = None  # of the index that these are of
 
     def turn(self, advance: progress.Advance = lambda n=1, **fields: None) -> int:
         """Encode for a while and keep it; returns the rows left."""
         end, blocks = time.monotonic() + self.keep_every, list[Vectors]()
         with closing(Index.open(self.folder)) as index:
-            starts = range(index.store.encoded, index.facts.rows, BATCH_SIZE)
             try:
-                for start in starts if index.unfinished else ():
-                    blocks.append(self._block(index, start))
-                    advance(len(blocks[-1]))
+                for vectors in self._blocks(index) if index.unfinished else ():
+                    blocks.append(vectors)
+                    advance(len(vectors))
                     if time.monotonic() >= end:
                         break
             finally:  # after Ctrl-C too
                 left = self._keep(index, blocks)
         return left
 
-    def _block(self, index: Index, start: int) -> Vectors:
-        """The vectors of the rows from one on; 0 for deleted rows."""
-        alive = np.flatnonzero(index.alive[start : start + BATCH_SIZE])
-        size = min(BATCH_SIZE, index.facts.rows - start)
-        block = np.zeros((size, index.dimension), np.float32)
-        if len(alive):
-            vectors = self._encode([row.text for row in index.rows(start + alive)])
-            block[alive] = check_vectors(vectors, len(alive), index.dimension, index.metric)
-        return block
+    def _blocks(self, index: Index) -> Iterator[Vectors]:
+        """The vectors of the next rows, a block of rows at a time; 0 for deleted rows."""
+        state = index.facts.identity, index.facts.dead
+        if state != self._state:
+            self._state, self._firsts = state, first_rows(index)
+        alive, begun = index.alive, index.store.encoded
+        made = dict[int, Vectors]()  # by row
+        for start in range(begun, index.facts.rows, BATCH_SIZE):
+            stop = min(start + BATCH_SIZE, index.facts.rows)
+            rows = index.rows(start + np.flatnonzero(alive[start:stop]))
+            # A text in an earlier block gives its vector, as in an index made whole.
+            fresh = [row for row in rows if self._firsts[row.row] >= start]
+            if fresh:
+                vectors = self._encode([row.text for row in fresh])
+                vectors = check_vectors(vectors, len(fresh), index.dimension, index.metric)
+                made |= {row.row: v for row, v in zip(fresh, vectors, strict=True)}
+            for row in rows:
+                first = int(self._firsts[row.row])
+                if first < start:
+                    made[row.row] = index.vectors[first] if first < begun else made[first]
+            block = np.zeros((stop - start, index.dimension), np.float32)
+            for row in rows:
+                block[row.row - start] = made[row.row]
+            yield block
 
     def _keep(self, index: Index, blocks: list[Vectors]) -> int:
         """Write what was encoded, unless the index is another one now; returns the rows left."""
@@ -120,3 +137,13 @@ def finish(folder: Path, encode: TaskEncoder) -> None:
     with progress.task("Encoding", left, "texts") as advance:
         while remaining.turn(advance):
             pass
+
+
+def first_rows(index: Index) -> Numbers:
+    """(rows,) for each row the first one with the same text."""
+    numbers, firsts = index.numbers(), np.arange(index.facts.rows)
+    keys = (blake2b(row.text.encode(), digest_size=8).digest() for row in index.every())
+    hashes = np.fromiter((int.from_bytes(key, "little") for key in keys), np.uint64, len(numbers))
+    _, starts, places = np.unique(hashes, return_index=True, return_inverse=True)
+    firsts[numbers] = numbers[starts[places]]
+    return firsts

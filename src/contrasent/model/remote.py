@@ -115,7 +115,8 @@ class RemoteModel:
         listed: list[dict[str, Any]] = []
         with suppress(ModelError) if self.name else nullcontext():  # not every server has one
             rows = self._talk("models", None).get("data")
-            listed = [row for row in rows or () if isinstance(row, dict) and "id" in row]
+            rows = rows if isinstance(rows, list) else []
+            listed = [row for row in rows if isinstance(row, dict) and "id" in row]
         if not (self.name or listed):
             raise ModelError(f"{self.base}/models: lists no model; write {bare}#MODEL")
         self.name = self.name or str(listed[0]["id"])

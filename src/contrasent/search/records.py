@@ -150,12 +150,7 @@ class EncodedRecords:
         text, identity, metadata = columns.text, columns.identity, list(columns.metadata)
         self.source, self.skipped, self.files = source, 0, find(source)
         schemas = [_schema(file) for file in self.files]
-        models = {_model_of(schema.metadata or {}) for schema in schemas}
-        if len(models) > 1:
-            listed = " and ".join(sorted(map(repr, models)))
-            raise InputError(source, f"contains vectors of several models, {listed}")
         names = [*dict.fromkeys(name for schema in schemas for name in schema.names)]
-        self.model = models.pop()  # its identity; None where the files name none
         self.text = text or (TEXT if TEXT in names else None)
         self.identity = identity or (ID if ID in names else None)
         self.scale = SCALE if SCALE in names and SCALE not in metadata else None
@@ -176,6 +171,11 @@ class EncodedRecords:
                 others = f"which other files of {source} have; index them separately, or add it"
                 there = others if name in names else f"but {', '.join(schema.names)}"
                 raise InputError(file.shown, f"has no column {name!r}, {there}")
+        models = {_model_of(schema.metadata or {}) for schema in schemas}
+        if len(models) > 1:
+            listed = " and ".join(sorted(map(repr, models)))
+            raise InputError(source, f"contains vectors of several models, {listed}")
+        self.model = models.pop()  # its identity; None where the files name none
 
     def check(self, identity: str, model: str) -> None:
         """Reject vectors of another model."""

@@ -145,19 +145,41 @@ def check_rows(facts: Facts, folder: Path | None, rows: NewRows) -> Vectors:
     return check_vectors(vectors, len(texts), facts.dimension or None, facts.metric)
 
 
+class _Comparison:
+    """The function of SQL that compares values of metadata; SQLite keeps no error of a function.
+
+    It does not hold the store: the collector of cycles does not see what a connection holds.
+    """
+
+    error: OptionError | None = None
+
+    def __call__(self, kind: str | None, have: Any, op: str, want: str | float) -> bool:
+        if kind not in ("integer", "real", "text") or have == "":
+            return False
+        try:
+            return compares(have, op, want)
+        except OptionError as error:
+            self.error = error
+            raise
+
+
 class Store:
     """The rows of an index as they were at a moment; many threads may read it."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
-        self.connection, self.folder, self.facts = connection, folder, facts
+        self.folder, self.facts = folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[str, Mask]()
-        self._incomparable: OptionError | None = None
+        self._comparison = _Comparison()
+        self._connect(connection)
+
+    def _connect(self, connection: sqlite3.Connection) -> None:
         harden_connection(connection)
         connection.isolation_level = None  # no transaction begins by itself
         connection.set_progress_handler(deadline_passed, STEPS)
-        connection.create_function("compares", 4, self._compares, deterministic=True)
+        connection.create_function("compares", 4, self._comparison, deterministic=True)
+        self.connection = connection
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
@@ -221,6 +243,14 @@ class Store:
         """The file of the vectors."""
         assert self.folder is not None
         return self.folder / Path(self.facts.vectors).name
+
+    def detach(self) -> None:
+        """Read on from a copy without a name, so that the log of writers need not be kept."""
+        with self._one_query, wrap_sqlite_errors(self.folder):
+            copy, original = sqlite3.connect("", check_same_thread=False), self.connection
+            original.backup(copy)
+            self._connect(copy)
+            original.close()
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -298,20 +328,10 @@ class Store:
                 return self.connection.execute(sql, values).fetchall()
             except sqlite3.OperationalError:
                 check_deadline()  # which may have interrupted it
-                if self._incomparable is not None:
-                    error, self._incomparable = self._incomparable, None
+                if self._comparison.error is not None:
+                    error, self._comparison.error = self._comparison.error, None
                     raise error from None
                 raise
-
-    def _compares(self, kind: str | None, have: Any, op: str, want: str | float) -> bool:
-        """The function of SQL that compares values of metadata."""
-        if kind not in ("integer", "real", "text") or have == "":
-            return False
-        try:
-            return compares(have, op, want)
-        except OptionError as error:
-            self._incomparable = error  # SQLite keeps no error of a function
-            raise
 
     @cached_property
     def alive(self) -> Mask:

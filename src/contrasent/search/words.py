@@ -35,6 +35,7 @@ SURE = 0.1
 SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
 ROWS = 2  # rows that a replacement must occur in, unless it is a whole token
 WORDS = 8  # unknown words beyond which a query is left alone
+REPAIRED = 1024  # words of all queries of a call; each takes a millisecond or two
 MOST_TIMES = 65535  # most times that a term counts in a row
 FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
 
@@ -293,13 +294,14 @@ class Postings:
             yield term, (rows[span], times[span])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Speller:
-    """Repairs the words of queries."""
+    """Repairs the words of queries, up to so many in all."""
 
     analyzer: Analyzer  # that of the index; where its language is unknown, nothing is repaired
     count_rows: Callable[[Sequence[str]], Mapping[str, int]]  # of the index, as it has them
     knows: Callable[[str], bool]  # whether a word is a whole token of the model's vocabulary
+    left: int = REPAIRED
 
     def __call__(self, query: str) -> str:
         """A query with apparent typing errors replaced; other queries stay as they are."""
@@ -315,8 +317,9 @@ class Speller:
             if not match["unspaced"] and self._doubtful(match[0], shouted, stop)
         )
         places = list(islice(doubtful, WORDS + 1))
-        if len(places) > WORDS:
+        if len(places) > min(WORDS, self.left):
             return original
+        self.left -= len(places)
         before = query
         for start, end in reversed(places):
             word = query[start:end]

@@ -14,7 +14,7 @@ from typing import Any
 from contrasent.errors import InputError, OutputError, UserError, brief
 from contrasent.indexing.remaining import RemainingRows
 from contrasent.search.filters import facets
-from contrasent.search.index import BaseIndex, Hit
+from contrasent.search.index import BaseIndex, Hit, Index
 from contrasent.search.opening import numbered_rows
 from contrasent.serve.guard import ApiError
 from contrasent.types import EncodeFn, Vectors, for_task
@@ -69,6 +69,8 @@ class Library:
 
     def _take(self, index: BaseIndex) -> Snapshot:
         encode = None
+        if isinstance(index, Index) and index.folder:  # else the log of writers would grow
+            index.store.detach()
         if index.model != self.identity:
             if self._open_model is None:
                 index.check_model(self.identity, "the model served")
