@@ -1,5 +1,6 @@
 """The server, spoken to over HTTP: what it answers, what it refuses, what it logs."""
 
+import asyncio
 import gzip
 import json
 import logging
@@ -26,6 +27,7 @@ from contrasent.progress import Deadline, limited
 from contrasent.search.index import Index
 from contrasent.serve import app as server_app
 from contrasent.serve.app import create_app
+from contrasent.serve.batching import Batcher
 from contrasent.serve.guard import ServerSettings
 from contrasent.serve.library import Library
 from contrasent.text import tokens
@@ -546,6 +548,53 @@ def test_rows_of_an_aborted_request_are_not_computed():
         gate.free.set()
         assert embed(url, "z").status_code == 200
     assert len(rows) == 2
+
+
+def test_a_short_request_overtakes_a_long_one():
+    rows, gate = [], Gate()
+    with serving(gate, rows, batch_tokens=64) as url, ThreadPoolExecutor(2) as pool:
+        long = pool.submit(embed, url, ["y" * 30] * 100, timeout=300)
+        assert gate.begun.wait(60)
+        waiting = counter(url, "queue_tokens")
+        short = pool.submit(embed, url, ["z"], timeout=300)
+        until(lambda: counter(url, "queue_tokens") == waiting + 1)
+        gate.free.set()
+        assert [asked.result().status_code for asked in (long, short)] == [200] * 2
+        assert counter(url, "queue_tokens") == 0
+    assert [1 for batch in rows if (ord("z") % 50,) in batch] == [1]
+    assert (ord("z") % 50,) in rows[1] and len(rows) > 40
+
+
+def test_requests_have_turns_and_a_dropped_one_has_none():
+    rows, gate = [], Gate()
+
+    async def ask():
+        batcher = Batcher(held(gate, rows), ServerSettings(batch_tokens=100))
+        batcher.start()
+
+        def start(token, count):
+            return asyncio.ensure_future(batcher.ids([[token] * 10] * count))
+
+        first = start(1, 30)
+        await asyncio.to_thread(gate.begun.wait, 60)  # alone, it fills a batch
+        second, third = start(2, 50), start(3, 12)
+        while batcher.waiting < 10 * (20 + 50 + 12):
+            await asyncio.sleep(0.01)
+        second.cancel()
+        await asyncio.wait([second])
+        left = batcher.waiting
+        gate.free.set()
+        answers = [await first, await third]
+        await batcher.stop()
+        return left, batcher.waiting, answers
+
+    before, after, answers = asyncio.run(ask())
+    assert (before, after) == (10 * (20 + 12), 0)
+    for (vectors, total, _), (token, count) in zip(answers, [(1, 30), (3, 12)], strict=True):
+        assert vectors[:, 0].tolist() == [10 * token] * count and total == 10 * count
+    assert ["".join(str(row[0]) for row in batch) for batch in rows] == [
+        "1" * 10, "1" * 8 + "33", "1" * 8 + "33", "1111" + "3" * 6, "33",
+    ]  # fmt: skip
 
 
 def test_many_requests_share_batches_and_each_gets_its_own():
