@@ -23,7 +23,7 @@ from serving import LINES, MINILM, Gate, counter, running, until
 
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.base import Prompts
-from contrasent.progress import Deadline, limited
+from contrasent.progress import Deadline, deadline_passed, limited
 from contrasent.search.index import Index
 from contrasent.serve import app as server_app
 from contrasent.serve.app import create_app
@@ -381,8 +381,8 @@ def kettles(rows=40):
     )  # fmt: skip
 
 
-def find(url, **body):
-    return httpx.post(f"{url}/search", json=body, timeout=300)
+def find(url, timeout=300, **body):
+    return httpx.post(f"{url}/search", json=body, timeout=timeout)
 
 
 def at_gate(monkeypatch, name, gate):
@@ -408,6 +408,36 @@ def test_the_time_of_a_request_holds_within_a_batch_of_queries(monkeypatch):
         assert gate.calls == 3  # one of the 2,000, one that waited, and this one
         answer = find(url, query=["a"] * 2000, k=1000)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_hits")
+
+
+def test_long_filters_end_and_others_go_on(monkeypatch):
+    """More of them than there are threads: what has no filter does not wait for them."""
+    gate, ended = Gate(), []
+    own = Index.matching
+
+    def matching(*given):
+        gate()
+        ended.append(deadline_passed())
+        return own(*given)
+
+    monkeypatch.setattr(Index, "matching", matching)
+    monkeypatch.setattr(server_app, "FILTERS", 4)
+    body = b'{"query": "a", "where": {"n": 1}}'
+    head = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    sent = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with serving(index=kettles(), timeout=300.0) as url, ThreadPoolExecutor(40) as pool:
+        with connect(url, sent):
+            assert gate.begun.wait(60)
+        until(lambda: not counter(url, "active_requests"))  # the client has gone
+        asked = [pool.submit(find, url, query="a", where={"n": 3}) for _ in range(40)]
+        until(lambda: counter(url, "active_requests") == 40 and gate.calls == 4)
+        try:
+            assert find(url, query="kettle", k=1, timeout=60).status_code == 200
+            assert embed(url, "a", timeout=60).status_code == 200
+        finally:
+            gate.free.set()
+        assert {answer.result().status_code for answer in asked} == {200}
+    assert sorted(ended) == [False] * 40 + [True]
 
 
 def test_a_filter_looks_at_the_time_within_a_statement(monkeypatch):
