@@ -1,5 +1,6 @@
 """The server, spoken to over HTTP: what it answers, what it refuses, what it logs."""
 
+import asyncio
 import gzip
 import json
 import logging
@@ -22,10 +23,11 @@ from serving import LINES, MINILM, Gate, counter, running, until
 
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.base import Prompts
-from contrasent.progress import Deadline, limited
+from contrasent.progress import Deadline, deadline_passed, limited
 from contrasent.search.index import Index
 from contrasent.serve import app as server_app
 from contrasent.serve.app import create_app
+from contrasent.serve.batching import Batcher
 from contrasent.serve.guard import ServerSettings
 from contrasent.serve.library import Library
 from contrasent.text import tokens
@@ -379,8 +381,8 @@ def kettles(rows=40):
     )  # fmt: skip
 
 
-def find(url, **body):
-    return httpx.post(f"{url}/search", json=body, timeout=300)
+def find(url, timeout=300, **body):
+    return httpx.post(f"{url}/search", json=body, timeout=timeout)
 
 
 def at_gate(monkeypatch, name, gate):
@@ -406,6 +408,36 @@ def test_the_time_of_a_request_holds_within_a_batch_of_queries(monkeypatch):
         assert gate.calls == 3  # one of the 2,000, one that waited, and this one
         answer = find(url, query=["a"] * 2000, k=1000)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_hits")
+
+
+def test_long_filters_end_and_others_go_on(monkeypatch):
+    """More of them than there are threads: what has no filter does not wait for them."""
+    gate, ended = Gate(), []
+    own = Index.matching
+
+    def matching(*given):
+        gate()
+        ended.append(deadline_passed())
+        return own(*given)
+
+    monkeypatch.setattr(Index, "matching", matching)
+    monkeypatch.setattr(server_app, "FILTERS", 4)
+    body = b'{"query": "a", "where": {"n": 1}}'
+    head = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    sent = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with serving(index=kettles(), timeout=300.0) as url, ThreadPoolExecutor(40) as pool:
+        with connect(url, sent):
+            assert gate.begun.wait(60)
+        until(lambda: not counter(url, "active_requests"))  # the client has gone
+        asked = [pool.submit(find, url, query="a", where={"n": 3}) for _ in range(40)]
+        until(lambda: counter(url, "active_requests") == 40 and gate.calls == 4)
+        try:
+            assert find(url, query="kettle", k=1, timeout=60).status_code == 200
+            assert embed(url, "a", timeout=60).status_code == 200
+        finally:
+            gate.free.set()
+        assert {answer.result().status_code for answer in asked} == {200}
+    assert sorted(ended) == [False] * 40 + [True]
 
 
 def test_a_filter_looks_at_the_time_within_a_statement(monkeypatch):
@@ -546,6 +578,53 @@ def test_rows_of_an_aborted_request_are_not_computed():
         gate.free.set()
         assert embed(url, "z").status_code == 200
     assert len(rows) == 2
+
+
+def test_a_short_request_overtakes_a_long_one():
+    rows, gate = [], Gate()
+    with serving(gate, rows, batch_tokens=64) as url, ThreadPoolExecutor(2) as pool:
+        long = pool.submit(embed, url, ["y" * 30] * 100, timeout=300)
+        assert gate.begun.wait(60)
+        waiting = counter(url, "queue_tokens")
+        short = pool.submit(embed, url, ["z"], timeout=300)
+        until(lambda: counter(url, "queue_tokens") == waiting + 1)
+        gate.free.set()
+        assert [asked.result().status_code for asked in (long, short)] == [200] * 2
+        assert counter(url, "queue_tokens") == 0
+    assert [1 for batch in rows if (ord("z") % 50,) in batch] == [1]
+    assert (ord("z") % 50,) in rows[1] and len(rows) > 40
+
+
+def test_requests_have_turns_and_a_dropped_one_has_none():
+    rows, gate = [], Gate()
+
+    async def ask():
+        batcher = Batcher(held(gate, rows), ServerSettings(batch_tokens=100))
+        batcher.start()
+
+        def start(token, count):
+            return asyncio.ensure_future(batcher.ids([[token] * 10] * count))
+
+        first = start(1, 30)
+        await asyncio.to_thread(gate.begun.wait, 60)  # alone, it fills a batch
+        second, third = start(2, 50), start(3, 12)
+        while batcher.waiting < 10 * (20 + 50 + 12):
+            await asyncio.sleep(0.01)
+        second.cancel()
+        await asyncio.wait([second])
+        left = batcher.waiting
+        gate.free.set()
+        answers = [await first, await third]
+        await batcher.stop()
+        return left, batcher.waiting, answers
+
+    before, after, answers = asyncio.run(ask())
+    assert (before, after) == (10 * (20 + 12), 0)
+    for (vectors, total, _), (token, count) in zip(answers, [(1, 30), (3, 12)], strict=True):
+        assert vectors[:, 0].tolist() == [10 * token] * count and total == 10 * count
+    assert ["".join(str(row[0]) for row in batch) for batch in rows] == [
+        "1" * 10, "1" * 8 + "33", "1" * 8 + "33", "1111" + "3" * 6, "33",
+    ]  # fmt: skip
 
 
 def test_many_requests_share_batches_and_each_gets_its_own():

@@ -8,7 +8,9 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from importlib.resources import files
@@ -29,7 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize
 from contrasent.model.base import Encoder
-from contrasent.processes import allow_files
+from contrasent.processes import allow_files, threads
 from contrasent.search.answers import Candidates
 from contrasent.search.filters import check_where
 from contrasent.search.index import BaseIndex, Hit
@@ -61,6 +63,7 @@ POLICY = (
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
+FILTERS = max(2, threads())  # searches with a filter at the same time
 OTHERS = 64  # file descriptors that are not for connections
 GRACE, END = 5, 8  # seconds after a signal: what is left gets 503, and the process ends
 
@@ -85,6 +88,7 @@ class Routes:
     library: Library | None
     metrics: Metrics
     settings: ServerSettings
+    filtering: ThreadPoolExecutor  # a filter may take all the time it is given; others go on
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -193,7 +197,6 @@ class Routes:
             raise ApiError(400, problem, "too_many_hits")
         if body.where is not None:
             check_where(body.where)
-        # A thread gets the deadline of the request, which is in its context.
         snapshot = library.newest
         if not body.exact:
             knows = self.encoder.tokenizer.knows
@@ -204,7 +207,10 @@ class Routes:
             vectors, tokens, cut = await self.batcher.texts(queries, prompts.of_task("query"))
         how: dict[str, Any] = {"k": body.k, "threshold": body.threshold, "where": body.where}
         search = partial(library.search, documents=body.documents, **how)
-        lists = await asyncio.to_thread(search, snapshot, queries, vectors)
+        # A thread gets the deadline of the request, which is in its context.
+        run = partial(copy_context().run, search, snapshot, queries, vectors)
+        pool = None if body.where is None else self.filtering  # None: that of asyncio
+        lists = await asyncio.get_running_loop().run_in_executor(pool, run)
         rows = [[_record(hit) for hit in hits] for hits in lists]
         if body.answers:
             analyzer = snapshot.index.analyzer
@@ -277,6 +283,7 @@ def create_app(
     limits, metrics = settings or ServerSettings(), Metrics()
     batcher = Batcher(encoder, limits, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
+    filtering = ThreadPoolExecutor(FILTERS, thread_name_prefix="filter")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -286,6 +293,7 @@ def create_app(
                 stack.enter_context(library.followed(encode))
             yield
         await batcher.stop()
+        filtering.shutdown(wait=False, cancel_futures=True)
 
     # The guard checks the key, before a body is read; FastAPI describes that there is one.
     key = [Depends(HTTPBearer(auto_error=False))] if limits.api_key else []
@@ -299,7 +307,7 @@ def create_app(
         redoc_url=None,
         dependencies=key,
     )
-    _add_routes(app, Routes(encoder, name, identity, batcher, library, metrics, limits))
+    _add_routes(app, Routes(encoder, name, identity, batcher, library, metrics, limits, filtering))
     _add_errors(app, limits)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
     if limits.origins:  # outside the guard: a browser asks without the key whether it may ask

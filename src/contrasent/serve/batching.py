@@ -1,4 +1,7 @@
-"""Requests that wait while a forward pass runs share the next one, first come, first served."""
+"""Requests that wait while a forward pass runs share the next one.
+
+A few rows of each in turn fill a batch: a short request does not wait for all of a long one.
+"""
 
 import asyncio
 import math
@@ -13,12 +16,15 @@ from contrasent.model.base import Encoder
 from contrasent.serve.guard import ApiError, ServerSettings
 from contrasent.types import Mask, Tokens, Vectors
 
+TURN = 8  # rows of a request before the next one has its turn
+
 
 class PendingRows:
-    """Rows of one request, and the vectors of those that are done."""
+    """Rows of one request: which is the next, how many have no vector yet, and the vectors."""
 
     def __init__(self, tokens: Tokens, dimension: int) -> None:
-        self.tokens, self.left = tokens, len(tokens)
+        self.tokens, self.lengths = tokens, tokens.lengths.tolist()
+        self.next, self.left = 0, len(tokens)
         self.vectors = np.empty((len(tokens), dimension), dtype=np.float32)
         self.result: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
 
@@ -37,7 +43,7 @@ class Batcher:
         observe: Callable[[int, int, float], None] = lambda rows, tokens, seconds: None,
     ) -> None:
         self.encoder, self.limits, self.observe = encoder, limits, observe
-        self.queue: deque[tuple[PendingRows, int]] = deque()  # a request and one of its rows
+        self.queue: deque[PendingRows] = deque()  # those with rows not begun; the first is next
         self.waiting = 0  # tokens in the queue
         self.speed = 0.0  # tokens a second, of the last batch
         self.wake = asyncio.Event()
@@ -90,7 +96,7 @@ class Batcher:
             problem = f"the queue is full; try again in {seconds} s"
             raise ApiError(429, problem, "queue_full", {"Retry-After": seconds})
         request = PendingRows(tokens, self.encoder.dimension)
-        self.queue.extend((request, row) for row in range(len(tokens)))
+        self.queue.append(request)
         self.waiting += total
         self.wake.set()
         try:
@@ -100,8 +106,9 @@ class Batcher:
             raise
 
     def _drop(self, request: PendingRows) -> None:
-        self.queue = deque(item for item in self.queue if item[0] is not request)
-        self.waiting = sum(len(one.tokens[row]) for one, row in self.queue)
+        if request in self.queue:
+            self.queue.remove(request)
+            self.waiting -= sum(request.lengths[request.next :])
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -131,14 +138,22 @@ class Batcher:
             self.observe(len(tokens), len(tokens.ids), seconds)
 
     def _take(self) -> list[tuple[PendingRows, int]]:
-        """The next rows, as many as the budget of tokens allows, and one at least."""
+        """Rows of the next batch, as many as the budget of tokens allows, and one at least."""
         batch, room = list[tuple[PendingRows, int]](), self.limits.batch_tokens
         while self.queue:
-            request, row = self.queue[0]
-            length = len(request.tokens[row])
-            if batch and length > room:
-                break
-            batch.append(self.queue.popleft())
-            room -= length
-            self.waiting -= length
+            request = self.queue[0]
+            first, end = request.next, len(request.lengths)
+            stop = end if len(self.queue) == 1 else min(first + TURN, end)
+            for length in request.lengths[first:stop]:
+                if batch and length > room:
+                    break
+                batch.append((request, request.next))
+                request.next += 1
+                room -= length
+                self.waiting -= length
+            if request.next == first:
+                break  # the batch is full, and this request begins the next one
+            self.queue.popleft()
+            if request.next < end:
+                self.queue.append(request)
         return batch
