@@ -22,7 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        _check_decoded(words)
         from contrasent.cli.app import run
 
         code = run(words)
@@ -55,17 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(141)
         _say(f"contrasent: {error.filename or 'standard output'}: {error.strerror or error}")
         sys.exit(2)
-
-
-def _check_decoded(words: Sequence[str]) -> None:
-    """Reject bytes that could not be decoded, except in names of files, which may have any."""
-    for word in words:
-        try:
-            word.encode()
-        except UnicodeEncodeError as error:
-            if not os.path.lexists(word):
-                problem = f"is not {sys.getfilesystemencoding().upper()}; convert it, or set LC_ALL"
-                raise UserError(f"{os.fsencode(word)!r}: {problem}") from error
 
 
 def _end(code: int) -> None:
