@@ -3,9 +3,11 @@
 import ast
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
+import zipfile
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +16,9 @@ import grimp
 import pytest
 
 import contrasent
+from contrasent import engine
 from contrasent.cli.app import PANELS
+from contrasent.engine import registry
 from contrasent.errors import MissingExtraError
 
 HOME = Path(contrasent.__file__).parent
@@ -215,3 +219,13 @@ def test_exported_names_stand_in_an_example():
     assert len(blocks) >= 12
     used = set(re.findall(r"\w+", "\n".join(blocks)))
     assert set(contrasent.__all__) - used - {"__version__"} == set()
+
+
+def test_names_and_methods_are_found_in_a_zip(tmp_path):
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
+        for path in (p for p in HOME.rglob("*") if p.suffix in (".py", ".pyi")):
+            archive.write(path, path.relative_to(HOME.parent))
+    code = "from contrasent.engine import __all__, registry; print(len(__all__), *registry.METHODS)"
+    given = os.environ | {"PYTHONPATH": str(tmp_path / "c.zip")}
+    said = subprocess.check_output([sys.executable, "-c", code], env=given, cwd=tmp_path, text=True)
+    assert said.split() == [str(len(engine.__all__)), *registry.METHODS]

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 sleep_at_barriers()
 
-_names, __getattr__, _ = exports(__name__, __file__)
+_names, __getattr__, _ = exports(__name__)
 __all__ = sorted([*_names, "__version__"])
 
 

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +82,12 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
         raise MissingExtraError(missing or module, extra, purpose) from error
 
 
-def exports(
-    package: str, file: str
-) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def exports(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """A package's ``__all__``, ``__getattr__``, which loads a name on first use, and ``__dir__``.
 
-    The names and their modules are those of the stub beside the package's file, which type
-    checkers read.
+    The names and their modules are those of the package's stub, which type checkers read.
     """
-    stub = ast.parse(Path(file).with_name("__init__.pyi").read_text("utf-8"))
+    stub = ast.parse(files(package).joinpath("__init__.pyi").read_text("utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     home = {alias.name: str(node.module) for node in imports for alias in node.names}
 

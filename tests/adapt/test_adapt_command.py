@@ -124,7 +124,7 @@ def test_its_index_follows_its_documents_and_learns_again(adapted, documents, tm
     assert {row.metadata["document"] for row in Index.open(folder / "index").every()} == {
         path.name for path in notes.iterdir()
     }
-    result = invoke("adapt", folder, "--update", "--json", "--quiet")
+    result = invoke("adapt", folder, "--update", "--resume", "--json", "--quiet")
     assert json.loads(result.stdout)["queries"]["users"] == 100
     with pytest.raises(OptionError, match="cannot be combined with --update"):
         invoke("adapt", folder, "--update", "-o", tmp_path / "other")

@@ -98,6 +98,9 @@ def test_judged_collections(tmp_path):
     found, said = read(collection=folder)
     assert len(found) == 42
     assert said == [f"{folder}: uses the splits train; test is reserved for evaluation"]
+    (folder / "queries.jsonl").rename(folder / "queries.train.jsonl")
+    (folder / "queries.jsonl").write_text('{"_id": "q44", "text": "of the test split"}\n')
+    assert read(collection=folder) == (found, said)  # a file of queries for each split
     with pytest.raises(DataError, match=r"queries\.jsonl: no such file"):
         read(collection=tmp_path)
 

@@ -249,10 +249,14 @@ def test_a_line_that_cannot_be_parsed(refused, line):
     refused(*line.split(), words=UNPARSED[line].split("|"))
 
 
-def test_texts_with_bytes_that_are_no_characters(refused, tmp_path):
-    refused("search", "idx", "caf\udce9 roof", words=["b'caf\\xe9 roof': is not UTF-8"])
-    (tmp_path / "idx\udce9").mkdir()  # a path may have any bytes
-    refused("search", "idx\udce9", "roof", words=["no index"])
+@pytest.mark.parametrize(("line", "option"), [
+    ("search idx", "QUERY"), ("index idx --remove", "--remove"), ("similarity m a", "B"),
+    ("encode m - -o v.npy --prompt", "--prompt"),
+])  # fmt: skip
+def test_texts_with_bytes_that_are_no_characters(refused, line, option):
+    words = [f"{option} b'caf\\xe9 roof': is not UTF-8"]
+    refused(*line.split(), "caf\udce9 roof", words=words)
+    refused("search", "idx\udce9", "roof", words=["no such folder"])  # a path may have any bytes
 
 
 def test_help_is_no_error_and_shows_brackets_methods_and_settings(run):

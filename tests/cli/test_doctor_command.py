@@ -1,5 +1,6 @@
 """``contrasent`` without arguments, and ``contrasent doctor`` of a machine, a model, an index."""
 
+import errno
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from commands import invoke
@@ -74,6 +76,25 @@ def test_memory_that_is_not_there_is_one_line_and_other_errors_stay(monkeypatch,
     error = RuntimeError("a bug")
     with pytest.raises(RuntimeError, match="a bug"):
         cli.main()
+
+
+def test_an_error_without_a_file_is_not_laid_on_standard_output(monkeypatch):
+    def fail(words):
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    monkeypatch.setattr(application, "run", fail)
+    with pytest.raises(OSError, match="not connected"):
+        cli.main([])
+
+
+def test_a_question_without_an_answer_aborts(monkeypatch, capsys):
+    def abort(*words, **given):
+        raise typer.Abort
+
+    monkeypatch.setattr(application, "app", abort)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert (ended.value.code, capsys.readouterr().err) == (1, "Aborted.\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

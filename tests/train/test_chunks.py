@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.encoder import attention, backbone
+from contrasent.errors import OptionError
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
@@ -96,6 +97,15 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
             objective(batch)
         sizes.append(sum(kept))
     assert sizes[0] < sizes[1] / 10
+
+
+def test_what_works_on_tokens_is_rejected(bert):
+    settings = Settings(**LEARN, mini_batch_size=4)
+    learner = prepare(bert, "simcse", {}, settings)
+    learner.terms["difference"] = torch.nn.Identity()
+    with pytest.raises(OptionError, match=r"mini_batch_size .*'difference' works on tokens.*use 0"):
+        configure(learner, settings)
+    configure(learner, Settings(**LEARN))
 
 
 def test_an_encoder_that_encodes_is_not_disturbed(bert, sentences):

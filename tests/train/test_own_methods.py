@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine import registry
 from contrasent.errors import OptionError
+from contrasent.objectives.simcse import SimCSE
 from contrasent.train import method_checks
 from contrasent.train.fit import fit
 from contrasent.train.method_checks import Trial, finding, make_small_base
@@ -265,3 +267,17 @@ def test_a_file_that_cannot_be_is_rejected_in_one_line(tmp_path, monkeypatch, te
         registry.find(name)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_subclass_may_leave_out_parameters_and_the_rules_hold_for_what_it_passes(bert):
+    class Mine(SimCSE):
+        def __init__(self, encoder, *, temperature: float = 0.1):
+            super().__init__(encoder, temperature=temperature)
+
+    class Same(SimCSE):
+        def __init__(self, encoder):
+            super().__init__(encoder, view="repeat_words", masks="fixed")
+
+    assert Mine(TorchEncoder.load(bert, pooling="cls")).contrast.temperature == 0.1
+    with pytest.raises(OptionError, match="makes both views identical"):
+        Same(TorchEncoder.load(bert, pooling="cls"))

@@ -110,6 +110,15 @@ def test_other_settings_are_rejected_by_name(tmp_path, change, message):
         opened(tmp_path, STATED | change, resume=True)
 
 
+@pytest.mark.parametrize("group", ["settings", "objective"])
+def test_a_parameter_with_the_name_of_a_setting_is_compared_too(tmp_path, group):
+    stated = STATED | {"objective": {"name": "own.py", "batch_size": 8}}
+    opened(tmp_path, stated)
+    RunFolder(tmp_path).write_log({"step": 1})
+    with pytest.raises(OutputError, match="the run there has batch_size 8, now it is 9"):
+        opened(tmp_path, stated | {group: stated[group] | {"batch_size": 9}}, resume=True)
+
+
 def test_another_evaluation_is_rejected(bert, tmp_path):
     def stated(evaluate, rows=4):
         (tmp_path / "pairs.tsv").write_text("a\tb\tscore\n" + "a boat\ta ship\t3\n" * rows)

@@ -157,7 +157,9 @@ def test_fresh_weights_come_of_the_seed_alone(bert):
     ("lr", "'lr': is called 'learning_rate' here"), ("temp", "is called 'temperature' here"),
     ("per_device_train_batch_size", "is called 'batch_size' here"),
     ("pooler_type", "is called 'pooling' here"), ("fp16", "'fp16': use precision=fp16"),
-    ("lr_scheduler_type", "is always linear"), ("logging_steps", "run/log.jsonl has every step"),
+    ("lr_scheduler_type", "is always linear"), ("logging_steps", "and every tenth"),
+    ("hard_negative_weight", "'hard_negative_weight': use alpha, its exponential"),
+    ("mlp_only_train", "'mlp_only_train': is the default: the projector is dropped after training"),
 ])  # fmt: skip
 def test_a_name_of_other_libraries_is_an_error_that_says_ours(name, said):
     with pytest.raises(OptionError, match=re.escape(said)):

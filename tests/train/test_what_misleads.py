@@ -29,8 +29,9 @@ def start(bert, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    ({"rows": np.zeros(7, bool)}, r"rows \[False.*a mask of 40 with at least"),
-    ({"rows": [1, 40]}, r"rows \[1, 40\]: must be from 0 to 39"),
+    ({"rows": np.zeros(7, bool)}, r"rows 'bool of shape \(7,\)': .*a mask of 40 with at least"),
+    ({"rows": np.zeros(40, bool)}, r"rows 'bool of shape \(40,\)': .*at least one true"),
+    ({"rows": [1, 40, 41]}, "rows 40: must be from 0 to 39"),
     ({"rows": [0.5]}, "must be from 0"),
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
     ({"evaluate": lambda encode: None}, "evaluate None: must give a Report with a row or more"),

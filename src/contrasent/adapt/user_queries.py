@@ -172,6 +172,8 @@ def log_roles(queries: Files, clicks: Files, log: Log) -> None:
 def _judged(folder: Path, log: Log) -> Iterator[_Row]:
     """The judged queries of a folder in BEIR's layout, whose corpus is not read."""
     texts = read_texts(folder / "queries.jsonl")
+    for path in sorted(folder.glob("queries.*.jsonl")):  # some collections have one a split
+        texts |= read_texts(path)
     # Learning from the test split would spoil it for evaluation.
     splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
     sets = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}

@@ -3,6 +3,7 @@
 Heavy imports happen inside the commands, so that ``--help`` answers at once.
 """
 
+import errno
 import os
 import re
 import sys
@@ -22,7 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        _check_decoded(words)
         from contrasent.cli.app import run
 
         code = run(words)
@@ -50,22 +50,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _say("contrasent: interrupted")
         _end(130)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere
-        if isinstance(error, BrokenPipeError):
-            sys.exit(141)
-        _say(f"contrasent: {error.filename or 'standard output'}: {error.strerror or error}")
-        sys.exit(2)
+        sys.exit(_unwritten(error))
 
 
-def _check_decoded(words: Sequence[str]) -> None:
-    """Reject bytes that could not be decoded, except in names of files, which may have any."""
-    for word in words:
-        try:
-            word.encode()
-        except UnicodeEncodeError as error:
-            if not os.path.lexists(word):
-                problem = f"is not {sys.getfilesystemencoding().upper()}; convert it, or set LC_ALL"
-                raise UserError(f"{os.fsencode(word)!r}: {problem}") from error
+def _unwritten(error: OSError) -> int:
+    """Say what could not be read or written; errors that are not about files stay what they are."""
+    if error.filename is None:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EPIPE):
+            raise error
+        # What is left for standard output goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:
+            return 141
+    _say(f"contrasent: {error.filename or 'standard output'}: {error.strerror or error}")
+    return 2
 
 
 def _end(code: int) -> None:

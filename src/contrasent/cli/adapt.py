@@ -66,7 +66,7 @@ def adapt(
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}
     if update:
-        allowed = (*people, "source", "update", "report", "require_improvement")
+        allowed = (*people, "source", "update", "resume", "report", "require_improvement")
         options.check_alone(context, "--update", *allowed)
         done = carry_out(Path(source), None, **people)
     elif output is None:

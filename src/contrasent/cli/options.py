@@ -3,6 +3,7 @@
 import inspect
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,11 @@ WordWeight = Annotated[
     ),
 ]
 VectorsOnly = Annotated[bool, typer.Option("--vectors-only", help="Search with vectors only.")]
+
+
+TEXTS = {"query": "QUERY", "first": "A", "second": "B"}
+TEXTS |= {name: f"--{name}" for name in ("remove", "prompt", "name")}
+"""The arguments that are texts or ids, which must be decodable; paths may have any bytes."""
 
 
 class Output(NamedTuple):
@@ -146,6 +152,8 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     @wraps(function)
     def run(**given: Any) -> None:
         progress.show("silent" if given.pop("quiet") else "auto")
+        for name, option in TEXTS.items():
+            _check_decoded(option, given.get(name))
         as_json = given.get("as_json", False)
         if "as_json" not in signature.parameters:
             given.pop("as_json", None)
@@ -162,6 +170,16 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     run.__doc__ = escaped(about)
     vars(run)["__signature__"] = signature.replace(parameters=shown, return_annotation=None)
     return run
+
+
+def _check_decoded(option: str, value: Any) -> None:
+    """Reject an argument, or one of several, with bytes that could not be decoded."""
+    for one in value if isinstance(value, list) else [value]:
+        try:
+            str(one).encode()
+        except UnicodeEncodeError as error:
+            problem = f"is not {sys.getfilesystemencoding().upper()}; convert it, or set LC_ALL"
+            raise OptionError(option, os.fsencode(one), problem) from error
 
 
 def _parameter(name: str, annotation: Any, default: Any, text: str | None = None) -> Any:

@@ -2,4 +2,4 @@
 
 from contrasent.errors import exports
 
-__all__, __getattr__, __dir__ = exports(__name__, __file__)
+__all__, __getattr__, __dir__ = exports(__name__)

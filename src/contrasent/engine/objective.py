@@ -87,11 +87,7 @@ class Objective(nn.Module):
 
     def __init__(self, encoder: TorchEncoder) -> None:
         super().__init__()
-        known = parameters_of(type(self))
-        check_values(known.values(), self._given)
-        values = {name: parameter.default for name, parameter in known.items()} | self._given
-        for rule in self.checks:
-            rule(values)
+        check_values(parameters_of(type(self)).values(), self._given)
         self.encoder = encoder
         self.views: tuple[View, ...] = (Identity(), Identity())
         self.resample_views = True

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
 GROUP = "contrasent.objectives"
 OPTION = "--objective"
 METHODS = {
-    path.stem: path.read_text("utf-8").split('"""')[1].partition("\n")[0]
-    for path in sorted(Path(__file__).parents[1].glob("objectives/[!_]*.py"))
+    file.name.removesuffix(".py"): file.read_text("utf-8").split('"""')[1].partition("\n")[0]
+    for file in sorted(files("contrasent.objectives").iterdir(), key=lambda file: file.name)
+    if file.name.endswith(".py") and not file.name.startswith("_")
 }
 """The methods in ``objectives/``, and the first line of each module's docstring."""
 

@@ -6,4 +6,4 @@ loss is near 5e-4, which half precision loses.
 
 from contrasent.errors import exports
 
-__all__, __getattr__, __dir__ = exports(__name__, __file__)
+__all__, __getattr__, __dir__ = exports(__name__)

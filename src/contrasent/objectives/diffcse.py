@@ -109,10 +109,13 @@ class DiffCSE(engine.ContrastObjective):
         if target != "same":
             self.views = (Identity(), Identity(), NextSentence(reach=1))
             self.roles = ("anchor", "positive", "edited")
+        chosen: dict[str, Any] = {"task": task, "edits": edits, "generator": generator}
+        chosen |= {"difference_weight": difference_weight, "contrast_weight": contrast_weight}
+        check_difference(chosen)
         if not difference_weight:
             return
         filler = None
-        if needs_generator({"difference_weight": 1.0, "task": task, "edits": edits}):
+        if needs_generator(chosen):
             filler = engine.MaskedModel.load(
                 generator, encoder, option="generator", noisy=generator_dropout
             )

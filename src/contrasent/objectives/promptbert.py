@@ -60,6 +60,7 @@ class PromptBERT(engine.Objective):
         projector: engine.Projector = "tanh",
     ) -> None:
         super().__init__(encoder)
+        check_templates({"template": template, "positive_template": positive_template})
         encoder.use_pooler("mask")
         encoder.prompts = engine.Prompts({"query": template, "document": template}, "query")
         self.views = (self.views[0], engine.InTemplate(positive_template))

@@ -81,3 +81,5 @@ class SimCSE(engine.PairObjective):
         self.views = engine.make_views(encoder, options, views=views)
         self.resample_views = resample_views == "epoch"
         self.masks = masks
+        encoders = given.get("encoders", 1)
+        check_fixed_masks({"masks": masks, "view": view, "encoders": encoders})

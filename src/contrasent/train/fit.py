@@ -178,13 +178,16 @@ def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
 
 def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
     """Numbers of rows, given as such or as a mask of all ``count``."""
-    given = np.asarray(rows)
+    given = stated = np.asarray(rows)
     if given.dtype == np.bool_ and given.shape == (count,):
         given = np.flatnonzero(given)
     numbers = given.ndim == 1 and given.dtype.kind in "iu" and len(given) > 0
     if not numbers or given.min() < 0 or given.max() >= count:
         problem = f"must be from 0 to {count - 1}, or a mask of {count:,} with at least one true"
-        raise OptionError("rows", given.tolist(), problem)
+        shown: object = f"{stated.dtype} of shape {stated.shape}"
+        if numbers:
+            shown = int(given[np.argmax((given < 0) | (given >= count))])
+        raise OptionError("rows", shown, problem)
     return given.astype(np.int64)
 
 

@@ -224,8 +224,9 @@ class RunFolder:
                 "--overwrite or another folder"
             )
         old, new = _compared(before), _compared(now)
-        for key in sorted(old.keys() | new.keys(), key=lambda k: (not k.startswith(SOURCE), k)):
-            one, two = old.get(key), new.get(key)
+        names = sorted(old.keys() | new.keys(), key=lambda k: (not k[1].startswith(SOURCE), k))
+        for group, key in names:
+            one, two = old.get((group, key)), new.get((group, key))
             if key.startswith(SOURCE) and one and two and one != two:
                 raise OutputError(
                     f"{self.model}: the file of {config['objective']['name']} has changed "
@@ -342,11 +343,16 @@ class RunFolder:
 SOURCE = "source_sha256"  # the digest of a method's file, among the parameters of the method
 
 
-def _compared(config: dict[str, Any]) -> dict[str, Any]:
-    """What a resumed run must have alike; settings and parameters by their own names."""
-    flat: dict[str, Any] = {}
-    for key in config.keys() - {"defaults", "corpus", "products"}:
-        flat |= config[key] if isinstance(config[key], dict) else {key: config[key]}
+def _compared(config: dict[str, Any]) -> dict[tuple[str, str], Any]:
+    """What a resumed run must have alike, by group and name.
+
+    A parameter may have the name of a setting.
+    """
+    flat: dict[tuple[str, str], Any] = {}
+    for group in config.keys() - {"defaults", "corpus", "products"}:
+        inner = config[group]
+        for key, value in (inner if isinstance(inner, dict) else {group: inner}).items():
+            flat[group, key] = value
     return flat
 
 

@@ -26,7 +26,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 log = logging.getLogger(__name__)
 
 STOPPING = (
-    "stopping after this step, with a checkpoint; Ctrl-C again stops at once, with the last one"
+    "stopping after this step, with a checkpoint; Ctrl-C again stops after the current computation"
 )
 
 LONG = 300
@@ -240,7 +240,7 @@ def without_onednn(precision: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C or SIGTERM finish the current step; a second one stops at once."""
+    """Let Ctrl-C or SIGTERM finish the current step; a second one does not wait for it."""
     received = False
 
     def receive(number: int, frame: FrameType | None) -> None:
