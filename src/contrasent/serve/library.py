@@ -88,6 +88,7 @@ class Library:
             try:
                 self.newest = self._take(index)
             except UserError as error:
+                index.close()
                 problem = f"still searching the previous index: {error}"
                 if problem != self._problem:  # not at each look
                     log.error("%s", json.dumps({"event": "index", "problem": problem}))
