@@ -224,7 +224,7 @@ class RunFolder:
                 "--overwrite or another folder"
             )
         old, new = _compared(before), _compared(now)
-        names = sorted(old.keys() | new.keys(), key=lambda k: (not k[1].startswith(SOURCE), k))
+        names = sorted(old.keys() | new.keys(), key=lambda k: (not k[1].startswith(SOURCE), k[1]))
         for group, key in names:
             one, two = old.get((group, key)), new.get((group, key))
             if key.startswith(SOURCE) and one and two and one != two:
