@@ -99,7 +99,7 @@ def test_moments(case, count):
     assert any(killed) or case.kill(seconds=0.0)
 
 
-@pytest.mark.parametrize(("first", "step"), [(5, 23), pytest.param(2, 7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("first", "step"), [(5, 23), pytest.param(2, 13, marks=pytest.mark.slow)])
 @each
 def test_lines(case, first, step):
     """Kill before the nth line that is reached, until the change ends before that."""
