@@ -1,4 +1,9 @@
-"""Attention of transformers' models by this library's own function, over padded or packed rows."""
+"""Attention of transformers' models by this library's own function, over padded or packed rows.
+
+transformers' ``AttentionInterface`` calls it in every layer of every model that has one. Packed,
+the rows of a batch lie behind one another as a single row whose positions begin again: products and
+norms see real tokens alone, and attention runs over groups of rows of like length.
+"""
 
 import inspect
 from collections.abc import Iterator

@@ -1,4 +1,8 @@
-"""Dropout, under the library's control."""
+"""Dropout, under the library's control.
+
+Masks are a function of torch's random state alone. On CPU four are cut from a 64-bit number of
+SFC64: the probability is a multiple of 1/65536, and the scaling uses that exact value.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,8 @@
-"""Language models in GGUF files, read by transformers and kept as model folders."""
+"""Language models in GGUF files, read by transformers and kept as model folders.
+
+A GGUF holds weights in blocks of few bits with their scales (the format of llama.cpp), the sizes of
+the model and its tokenizer. They are dequantized once, to float32, into the user's cache.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,7 @@
-"""What is trained beside a backbone: heads on the pooled vector, and LoRA's matrices inside it."""
+"""What is trained beside a backbone: heads on the pooled vector, and LoRA's matrices inside it.
+
+A head inside the encoder is kept at inference; one inside an objective is dropped after training.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

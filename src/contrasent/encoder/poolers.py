@@ -1,4 +1,9 @@
-"""Poolers as modules of torch; their names are in :mod:`contrasent.model.pooling`."""
+"""Poolers as modules of torch; their names are in :mod:`contrasent.model.pooling`.
+
+"First-last" means two things in the literature, so there are two names: SimCSE's paper table was
+computed with the embedding output (here ``embeddings_last``), its later code and BERT-whitening
+average layer 1 and the last layer (here ``first_last``).
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable

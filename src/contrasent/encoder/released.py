@@ -1,4 +1,9 @@
-"""Importing checkpoints written by the code of SimCSE, ESimCSE, DiffCSE and SimCSE++."""
+"""Importing checkpoints written by the code of SimCSE, ESimCSE, DiffCSE and SimCSE++.
+
+All are edits of one code base: encoder (bert.*, roberta.*), a head on [CLS] (mlp.*, later pooler.*)
+and training's own parts. The head belongs to supervised SimCSE alone, whose files look like
+unsupervised SimCSE's: hence the option.
+"""
 
 import json
 import tempfile

@@ -268,7 +268,10 @@ def _changed(
 def shift(
     threshold: float, old: ArrayLike, new: ArrayLike, *, resamples: int = 300, seed: int = 0
 ) -> Shift:
-    """The threshold above which as many hits of (q, k) scores are as above the old one."""
+    """The threshold above which as many hits are as above the old one; queries are resampled.
+
+    ``old``: (q, k) scores of what the old model finds. ``new``: (q, k) those of the new model.
+    """
     a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     above = (a >= threshold).sum(axis=1)
     share = float(above.mean() / a.shape[1])
@@ -289,7 +292,10 @@ def shift(
 
 
 def diff_page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> str:
-    """A diff as one self-contained page; ``about`` is that of :meth:`Diff.lines`."""
+    """A diff as one self-contained page.
+
+    ``about``: of "old" and "new" the name, runtime, dimension, parameters and bytes.
+    """
     given = {side: str(about[side]["name"]) for side in SIDES}
     names = {side: Path(name).name or name for side, name in given.items()}
     title = f"{names['old']} and {names['new']}"

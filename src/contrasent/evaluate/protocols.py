@@ -73,7 +73,11 @@ def every_protocol(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """A model's score under each protocol, the rows that it averages, and sets of few papers."""
+    """A model's score under each protocol, and on the sets that only some papers use.
+
+    A row "protocol NAME" for each of a protocol's metrics, the rows that it is a mean of, and
+    those of the dev splits, of all of SICK-R, and of German and Spanish.
+    """
     for name in names:
         check_choice("--protocol", name, PROTOCOLS)
     score = partial(sts, encode, resamples=resamples, folder=folder)
@@ -120,7 +124,11 @@ def relatedness(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """Rows "pearson" and "spearman" of STS-B and SICK-R by a trained regressor."""
+    """Score a model on STS-B and SICK-R with a trained regressor.
+
+    For each task, "pearson" and "spearman" on the test split, aggregate "regressor", and "pearson"
+    on the dev split, by which the weights were chosen. The caller's random state is left alone.
+    """
     for task in tasks:
         if task not in TASKS:
             raise OptionError("tasks", task, "this task has no regressor", choices=TASKS)

@@ -175,7 +175,11 @@ def several_pairs(
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> Report:
-    """Rows "spearman" and "pearson" of sets of labeled pairs; task "pairs" is their plain mean."""
+    """Score a model on several sets of labeled pairs, from :func:`check_pairs`.
+
+    Rows "spearman" and "pearson" for each; of several also "pairs", aggregate "mean": the plain
+    mean. With fewer than 20 pairs they have no interval, and a note says so.
+    """
     sides = [side for p in files.values() for side in (p.first, p.second)]
     encoded, builder = encode_distinct(encode, sides), ReportBuilder(resamples, seed)
     for task, pairs in files.items():

@@ -57,9 +57,13 @@ def transfer(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """Rows "accuracy" of tasks (SimCSE, Table E.1), means over the seeds, and "f1" of MRPC.
+    """Score a model on the transfer tasks of SentEval, by the optimum or by its own classifier.
 
-    Split "dev" is the accuracy by which L2 weights were chosen; "accuracy_seed_sd" is the spread.
+    For each task rows "accuracy" of split "test" and of split "dev" (the accuracy by which L2
+    weights were chosen), and "f1" for MRPC; values are means over the seeds of the folds, and with
+    several seeds "accuracy_seed_sd" gives the spread (of solver "senteval", whose folds are fixed,
+    over first weights and batches). With all seven tasks, rows of task
+    "Transfer7" hold their plain mean. Vectors are used as the model gives them.
     """
     for task in tasks:
         check_choice("tasks", task, TASKS)
@@ -171,7 +175,12 @@ def few_shot(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """Rows "accuracy@K", from K examples a class: the means over the draws, of each set and all."""
+    """Score a model on classification from few examples.
+
+    Of each set rows "accuracy@K", K examples a class: the mean over the draws. Of several sets also
+    their plain mean, "FewShot6" by default. A set without a test split is parted at random:
+    examples come from one half, the other is tested.
+    """
     data = sets or {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}
     builder = ReportBuilder(resamples, seed)
     context = f"{draws} draws of {max(shots)}, seed {seed}"

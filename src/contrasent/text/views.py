@@ -158,7 +158,10 @@ class DeleteOneWord(WordView):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatWords(RateView, WordView):
-    """Repeat some words in place (ESimCSE, section 3.1 and Table 5), by its code never the last."""
+    """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition").
+
+    The released code repeats fewer than ten, and never the last word.
+    """
 
     def _selected(self, words: list[str], random: np.random.Generator) -> list[int]:
         """Positions of the words to repeat, in order."""
@@ -191,7 +194,10 @@ class InsertStopWords(RepeatWords):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaceSynonym(WordView):
-    """Replace ``count`` words by a synonym (SimCSE, Table 1); capital and punctuation are kept."""
+    """Replace ``count`` words by a synonym (SimCSE, Table 1, "synonym replacement": one word).
+
+    Looked up in lower case without punctuation; capital and punctuation are kept.
+    """
 
     synonyms: Callable[[str], Sequence[str]]
     count: int = 1
@@ -231,7 +237,10 @@ class Identity(View):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatTokens(RateView):
-    """Repeat some sub-words in place (ESimCSE, section 3.1), beyond the length of the cut too."""
+    """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition").
+
+    The result may be longer than the length that sentences are cut at, as in the released code.
+    """
 
     level: ClassVar[Level] = "token"
 
@@ -259,7 +268,10 @@ class InTemplate(View):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InsertMask(RateView):
-    """Insert [MASK] after some words (ESimCSE, Table 5); after sub-words without ``continues``."""
+    """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").
+
+    ``continues`` is as in ``ReplaceMasked``: without it any sub-word may be followed by a [MASK].
+    """
 
     level: ClassVar[Level] = "token"
     mask: int

@@ -1,4 +1,8 @@
-"""The settings of a run, by the same names in Python, recipes and ``--set``, and their defaults."""
+"""The settings of a run, by the same names in Python, recipes and ``--set``, and their defaults.
+
+A method's published settings are a plain BERT's and worsen a sentence encoder: such a base has
+its own, measured in research/results.md.
+"""
 
 import json
 import math
