@@ -54,12 +54,12 @@ SETTINGS = {
 behind the name of a method and a dot, a parameter of that method alone."""
 
 SHORT = {
-    **{"batch": "batch_size", "clip": "max_grad_norm", "epochs": "num_train_epochs"},
-    **{"lr": "learning_rate", "max_length": "max_seq_length", "max_tokens": "max_seq_length"},
-    **{"normalize_embeddings": "normalize", "num_epochs": "num_train_epochs"},
-    **{"patience": "early_stopping_patience", "pooler": "pooling", "pooling_mode": "pooling"},
-    **{"steps": "max_steps", "train_batch_size": "batch_size", "warmup": "warmup_ratio"},
-}
+    "batch": "batch_size", "clip": "max_grad_norm", "epochs": "num_train_epochs",
+    "lr": "learning_rate", "max_length": "max_seq_length", "max_tokens": "max_seq_length",
+    "normalize_embeddings": "normalize", "num_epochs": "num_train_epochs",
+    "patience": "early_stopping_patience", "pooler": "pooling", "pooling_mode": "pooling",
+    "steps": "max_steps", "train_batch_size": "batch_size", "warmup": "warmup_ratio",
+}  # fmt: skip
 """Other names that people give settings."""
 
 ABSENT = {
@@ -84,11 +84,11 @@ ABSENT = {
 """What to do instead of a setting of other libraries."""
 
 OPTIONS = {
-    **{"delete": "--remove", "do_eval": "--evaluate", "filter": "--where", "loss": "--objective"},
-    **{"model": "--base", "model_name_or_path": "--base", "output_dir": "--output"},
-    **{"overwrite_output_dir": "--overwrite", "recipe": "--config", "report_to": "--tensorboard"},
-    **{"resume_from_checkpoint": "--resume", "top_k": "-k", "update": "--upsert"},
-}
+    "delete": "--remove", "do_eval": "--evaluate", "filter": "--where", "loss": "--objective",
+    "model": "--base", "model_name_or_path": "--base", "output_dir": "--output",
+    "overwrite_output_dir": "--overwrite", "recipe": "--config", "report_to": "--tensorboard",
+    "resume_from_checkpoint": "--resume", "top_k": "-k", "update": "--upsert",
+}  # fmt: skip
 """Options of commands by the names that other programs give them."""
 
 OBJECTIVES = {

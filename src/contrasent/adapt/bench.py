@@ -109,9 +109,12 @@ class Bench:
             batch = chosen[start : start + AT_ONCE]
             for offset, best in enumerate(self._ranked(batch, rankers, learned or self.learned)):
                 relevant = self.queries[batch[offset]].relevant
-                different = {rows.tobytes(): rows for rows in best}  # few of a hundred rankers
-                gained = {key: _ndcg(self.units[rows], relevant) for key, rows in different.items()}
-                scores[:, start + offset] = [gained[rows.tobytes()] for rows in best]
+                gained = dict[bytes, float]()  # few of a hundred rankers differ
+                for row, rows in enumerate(best):
+                    key = rows.tobytes()
+                    if key not in gained:
+                        gained[key] = _ndcg(self.units[rows], relevant)
+                    scores[row, start + offset] = gained[key]
         return scores
 
     def best_rows(self, number: int, ranker: Ranker, learned: Learned | None = None) -> Numbers:

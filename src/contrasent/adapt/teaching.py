@@ -165,7 +165,7 @@ def _cross_validated(
         for kind, of in folds.items():
             for fold in range(of.max() + 1):
                 tested, teaching = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
-                # Documents that judge are new: they taught neither as answers nor as negatives.
+                # Tested documents are new: they taught neither as answers nor as negatives.
                 absent = learner.documents_of(tested) if kind == NEW else set[int]()
                 for maps in (False, True):
                     ids = [at for at, one in enumerate(strategies) if one.maps == maps]

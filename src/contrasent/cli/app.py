@@ -52,8 +52,8 @@ def _usage_error(error: Any, words: Sequence[str]) -> UserError:
         if details is None:
             return UserError(f"{options.named(param)}: {error.message}")
         first = details()[0]
-        words = TYPES.get(first["type"]) or str(first["msg"]).replace("Input should", "must")
-        return OptionError(options.named(param), first["input"], words)
+        problem = TYPES.get(first["type"]) or str(first["msg"]).replace("Input should", "must")
+        return OptionError(options.named(param), first["input"], problem)
     if kind == "NoSuchOption" and (better := _elsewhere(error)):
         return UserError(f"no such option: {error.option_name}; {better}")
     command = " ".join(["contrasent", *(word for word in words[:1] if word[:1] != "-")])

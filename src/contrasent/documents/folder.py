@@ -99,15 +99,16 @@ class ReadReport:
 
     def skipped_lines(self) -> list[str]:
         """Skipped files, a line a reason with the first names."""
-        lines = "line with" if self.keys == 1 else "lines with"
-        return [
-            *[f"skipped {self.keys:,} {lines} a key or a password"] * bool(self.keys),
-            *(f"skipped {one.count:,}, {reason}: {one}" for reason, one in self.skipped.items()),
-            *(
-                f"guessed that {one.count:,} are in {encoding} (--encoding sets it): {one}"
-                for encoding, one in self.guessed.items()
-            ),
-        ]
+        shown = list[str]()
+        if self.keys:
+            lines = "line with" if self.keys == 1 else "lines with"
+            shown.append(f"skipped {self.keys:,} {lines} a key or a password")
+        for reason, skipped in self.skipped.items():
+            shown.append(f"skipped {skipped.count:,}, {reason}: {skipped}")
+        for encoding, files in self.guessed.items():
+            guess = f"guessed that {files.count:,} are in {encoding} (--encoding sets it)"
+            shown.append(f"{guess}: {files}")
+        return shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,8 +351,9 @@ def _json(file: File) -> Iterator[Document]:
     try:
         values = json.loads(text)
     except ValueError:
-        json.loads(text.strip().partition("\n")[0])  # else it is broken
-        data = text.strip().encode("utf-8", "replace")
+        lines = text.strip()
+        json.loads(lines.partition("\n")[0])  # else it is broken
+        data = lines.encode("utf-8", "replace")
         yield from _rows(file, _Lines(lambda: BytesIO(data), ".jsonl", file.name))
         return
     if isinstance(values, dict):

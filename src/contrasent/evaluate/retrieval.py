@@ -323,12 +323,13 @@ def nearest_documents(
 ) -> list[tuple[str, list[tuple[float, str]]]]:
     """Each query with its k nearest documents, (cosine, text); a query is not its own answer."""
     texts = list(dict.fromkeys(documents))
+    places = {text: row for row, text in enumerate(texts)}
     queried, read = encode_search(encode, [queries], [texts])
     right = metrics.normalize(read(texts)).astype(np.float32)
     listing = []
     for query in queries:
         left = metrics.normalize(queried([query])).astype(np.float32)
-        own = np.array([texts.index(query) if query in texts else -1])
+        own = np.array([places.get(query, -1)])
         (rows,), (scores,) = nearest(left, right, k, own=own)
         hits = zip(scores.tolist(), rows.tolist(), strict=True)
         listing.append((query, [(score, texts[row]) for score, row in hits if row >= 0]))

@@ -239,8 +239,13 @@ def add_row(made: Json, items: Sequence[Item], path: Path) -> None:
         for item, entry in zip(items, made["items"], strict=True):
             cells = {c.name: _own_cell(item, entry, c, scores) for c in item.columns.values()}
             row = {
-                **dict.fromkeys(("name", "group", "kind", "note", "source", "skipped"), ""),
-                **{"name": name or path.stem, "kind": "quote", "source": path.name, "facts": {}},
+                "name": name or path.stem,
+                "group": "",
+                "kind": "quote",
+                "note": "",
+                "source": path.name,
+                "skipped": "",
+                "facts": {},
                 "cells": {column: cell for column, cell in cells.items() if cell},
             }
             if row["cells"]:
