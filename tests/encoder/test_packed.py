@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from contrasent.encoder import attention, dropout
+from contrasent.encoder import attention, dropout, products
 from contrasent.encoder.attention import Group, Packing
 from contrasent.encoder.backbone import PooledBackbone
 from contrasent.encoder.encoder import TorchEncoder
@@ -50,16 +50,17 @@ def test_near_rows_lie_head_by_head():
     packing = Packing(Tokens.from_rows([[1, 2], [3, 4, 5]]))
     (group,) = packing.near
     assert (group.count, group.length) == (2, 3)
-    assert group.mask[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
+    assert group.shorter == ((0, 1, 2),)
     place, number, pads = packing.by_head(2)
     assert place.view(-1, 2).tolist() == [[0, 3], [1, 4], [6, 9], [7, 10], [8, 11]]
     assert number.tolist() == [0, 2, 0, 1, 3, 0, 4, 6, 8, 5, 7, 9]
     assert pads.tolist() == [2, 5]
     far = Packing(Tokens.from_rows([[1] * 2] * 300 + [[1] * 90]))
-    assert [(g.count, g.length, g.mask) for g in far.near] == [(300, 2, None), (1, 90, None)]
+    assert far.near == (Group(300, 2), Group(1, 90))
 
 
-def test_few_numbers_of_tokens_are_computed_and_the_fill_changes_nothing(bert):
+def test_few_numbers_of_tokens_are_computed_and_the_fill_changes_nothing(bert, monkeypatch):
+    monkeypatch.setattr(products, "used", lambda: products.ONEDNN)
     sizes = {n + attention.fill(n) for n in range(2048, 4096)}
     assert len(sizes) == 33 and all(0 <= attention.fill(n) <= n / 32 for n in range(1, 5000))
     encoder, _ = load(bert, dropout=0.0, attention_dropout=0.0)
@@ -81,13 +82,22 @@ def test_few_numbers_of_tokens_are_computed_and_the_fill_changes_nothing(bert):
         assert torch.allclose(by_filled[name], gradient, rtol=1e-9, atol=1e-12), name
 
 
+def test_torch_s_own_library_needs_no_fill(monkeypatch):
+    monkeypatch.setattr(products, "used", lambda: products.TORCH)
+    assert attention.fill(2049) == 0
+    with torch.autocast("cpu", torch.bfloat16):  # which is oneDNN's
+        assert attention.fill(2049) > 0
+        with torch.no_grad():
+            assert attention.fill(2049) == 0
+
+
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", PLAIN)
 @pytest.mark.parametrize("near", [False, True])
 def test_vectors_and_gradients_are_those_of_padded_rows(tiny, kind, pooling, near, monkeypatch):
     """Both ways of attention: torch's over rows of one length, ours over rows of near ones."""
     encoder, tokens = load(tiny[kind], pooling=pooling, dropout=0.0, attention_dropout=0.0)
-    assert any(group.mask is not None for group in Packing(tokens).near)
+    assert any(group.shorter for group in Packing(tokens).near)
     if near:
         attend = attention._packed
         monkeypatch.setattr(attention, "_packed", lambda *given: attend(*given[:5], 1e-9, given[6]))

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import math
 import os
 import platform
 import signal
@@ -12,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from contrasent import processes
 from contrasent.encoder import products
@@ -129,6 +131,28 @@ def test_weights_stay_numbers_when_a_gradient_does_not(bert, sentences, tmp_path
     tensors, stated = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
     assert stated["step"] == 4
     assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+@pytest.mark.parametrize("norm", [0.3, 1.0 - 1e-6, 1.0, 1.0 + 1e-6, 7.0, math.inf, math.nan, 0.0])
+def test_gradients_are_cut_to_a_norm_as_plain_loops_do(norm):
+    """By max / (norm + 1e-6) where that is less than 1, as torch has it; else they stay."""
+    parts = [
+        nn.Parameter(torch.zeros(2, 2)),
+        nn.Parameter(torch.zeros(3)),
+        nn.Parameter(torch.ones(1)),
+    ]
+    parts[0].grad = torch.tensor([[0.6, 0.0], [0.0, 0.0]]) * norm
+    parts[1].grad = torch.tensor([0.0, -0.8, 0.0]) * norm
+    before = [p.grad.clone() for p in parts[:2]]
+    found = stepping._clip(parts, 1.0)
+    plain = math.sqrt(sum(float(g) ** 2 for part in before for g in part.ravel()))
+    assert float(found) == pytest.approx(plain, nan_ok=True)
+    factor = min(1.0, 1.0 / (plain + 1e-6)) if not math.isnan(plain) else math.nan
+    for part, was in zip(parts, before, strict=False):
+        for value, number in zip(part.grad.ravel(), was.ravel(), strict=True):
+            assert float(value) == pytest.approx(float(number) * factor, nan_ok=True)
+            assert factor < 1 or float(value) == float(number) or math.isnan(factor)
+    assert parts[2].grad is None
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells glibc what to do")

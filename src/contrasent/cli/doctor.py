@@ -240,12 +240,17 @@ def _runtime(environment: dict[str, Any]) -> str:
 
 
 def _products(library: str | None) -> list[str]:
-    """Which library multiplies in torch, and how to change it."""
+    """Which library multiplies in torch, and how to change it where there is another."""
     if library is None:
         return []
-    other = "torch" if library == "onednn" else "onednn"
-    name = {"onednn": "oneDNN (AVX-512)", "torch": "the default library of torch"}[library]
-    return [f"torch multiplies float32 by {name}; CONTRASENT_PRODUCTS={other} changes it"]
+    if library == "onednn":
+        name, other = "oneDNN (AVX-512)", "torch"
+    else:
+        from contrasent.encoder.products import takes_onednn
+
+        name, other = "the default library of torch", "onednn" if takes_onednn() else ""
+    hint = f"; CONTRASENT_PRODUCTS={other} changes it" if other else ""
+    return [f"torch multiplies float32 by {name}{hint}"]
 
 
 def environment_lines(environment: dict[str, Any]) -> list[str]:

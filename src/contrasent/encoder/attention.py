@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from contrasent.encoder import dropout as dropout_
+from contrasent.encoder import products
 from contrasent.types import Tokens
 
 OVERHEAD = 192  # cost of one more group in tokens: the overhead of a forward pass
@@ -75,8 +76,8 @@ class Group:
 
     count: int
     length: int
-    # (count, 1, 1, length) whether a place has a token; None if all have
-    mask: Tensor | None = None
+    # of its shorter rows: the first, the one behind the last, and their length
+    shorter: tuple[tuple[int, int, int], ...] = ()
 
 
 class Packing:
@@ -109,11 +110,11 @@ class Packing:
         """Rows of near lengths, padded to the longest: fewer groups, for attention alone."""
         groups = []
         for rows in by_length(self.lengths, overhead=CALLS, power=2):
-            lengths = self.lengths[rows]
-            longest = int(lengths[-1])
-            mask = torch.from_numpy(np.arange(longest) < lengths[:, None, None, None])
-            whole = lengths[0] == longest
-            groups.append(Group(len(rows), longest, None if whole else mask))
+            values, starts = np.unique(self.lengths[rows], return_index=True)
+            edges = zip(
+                starts[:-1].tolist(), starts[1:].tolist(), values[:-1].tolist(), strict=True
+            )
+            groups.append(Group(len(rows), int(values[-1]), tuple(edges)))
         return tuple(groups)
 
     @cached_property
@@ -178,12 +179,14 @@ def states(
 ) -> tuple[Tensor, ...]:
     """Hidden states (T, d) of packed rows, the last or the embeddings and all."""
     tokens = len(packing.ids)
-    room = (0, fill(tokens) if torch.is_grad_enabled() else 0)
+    ids, places = packing.ids, packing.places
+    if room := fill(tokens):
+        ids, places = (functional.pad(x, (0, room)) for x in (ids, places))
     token = _packing.set(packing)
     try:
         output = backbone(
-            input_ids=functional.pad(packing.ids, room)[None],
-            position_ids=functional.pad(packing.places, room)[None] + first,
+            input_ids=ids[None],
+            position_ids=places[None] + first,
             output_hidden_states=all_layers,
             return_dict=True,
             **without_cache(backbone),
@@ -191,11 +194,18 @@ def states(
     finally:
         _packing.reset(token)
     found = output.hidden_states if all_layers else (output.last_hidden_state,)
-    return tuple(part[0, :tokens] for part in found)
+    states = (part.squeeze(0) for part in found)  # not [0], whose backward pass would copy
+    return tuple(part[:tokens] if room else part for part in states)
 
 
 def fill(tokens: int) -> int:
-    """How many tokens to add to so many, at most 1 in 32: oneDNN keeps a kernel for each shape."""
+    """How many tokens to add to so many in training by oneDNN, which keeps a kernel a shape.
+
+    At most 1 in 32; none where torch's own library multiplies.
+    """
+    by_onednn = torch.is_autocast_enabled("cpu") or products.used() == products.ONEDNN
+    if not torch.is_grad_enabled() or not by_onednn:
+        return 0
     step = 1 << max(tokens.bit_length() - 6, 0)
     return -tokens % step
 
@@ -252,10 +262,12 @@ def _attend(
             longest = packing.groups[-1].length
             attention_mask = torch.ones(longest, longest, dtype=torch.bool).tril()[None, None]
         tokens = len(packing.ids)
-        q, k, v = (x[:, :, :tokens] for x in (query, key, value))
-        mixed = _packed(packing, q, k, v, attention_mask, dropout, scale)
+        room = query.shape[2] - tokens
+        if room:  # a slice of all would be copied in the backward pass
+            query, key, value = (x[:, :, :tokens] for x in (query, key, value))
+        mixed = _packed(packing, query, key, value, attention_mask, dropout, scale)
         # What fills up attends to nothing.
-        return functional.pad(mixed, (0, 0, 0, 0, 0, query.shape[2] - tokens)), None
+        return functional.pad(mixed, (0, 0, 0, 0, 0, room)) if room else mixed, None
     shared = getattr(module, "num_key_value_groups", 1) > 1
     if dropout <= 0 or query.device.type != "cpu" or special or causal or shared:
         output, _ = sdpa_attention_forward(
@@ -403,11 +415,10 @@ def _squares(packing: Packing, flat: Tensor, shared: int) -> Iterator[Tensor]:
 
 def _forbid(square: Tensor, group: Group, mask: Tensor | None) -> None:
     """Write the least number where a token may not look."""
-    allowed = group.mask
+    by_row = square.view(group.count, -1, group.length, group.length)
+    # Not -inf: what padding sees, padding alone perhaps, must be numbers.
+    least = torch.finfo(square.dtype).min
+    for first, end, length in group.shorter:
+        by_row[first:end, ..., length:] = least
     if mask is not None:
-        own = mask[..., : group.length, : group.length]
-        allowed = own if allowed is None else own & allowed
-    if allowed is not None:
-        by_row = square.view(group.count, -1, group.length, group.length)
-        # Not -inf: what padding sees, padding alone perhaps, must be numbers.
-        by_row.masked_fill_(~allowed, torch.finfo(square.dtype).min)
+        by_row.masked_fill_(~mask[..., : group.length, : group.length], least)

@@ -71,13 +71,14 @@ class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float, again: Any) -> Tensor:
         ctx.scale, ctx.again = scale, again
-        return (x * mask).mul_(scale)
+        return torch.addcmul(x.new_zeros(()), x, mask, value=scale)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         mask = ctx.again()
-        return torch.mul(grad, mask, out=mask).mul_(ctx.scale), None, None, None
+        zero = grad.new_zeros(())
+        return torch.addcmul(zero, grad, mask, value=ctx.scale, out=mask), None, None, None
 
 
 class Dropout(nn.Dropout):

@@ -34,9 +34,15 @@ def fastest() -> str:
     return ONEDNN if wide and not amx and here and vendor() != "GenuineIntel" else TORCH
 
 
+def takes_onednn() -> bool:
+    """Whether torch would leave float32 to oneDNN when asked to: not without AVX-512."""
+    known = instructions()
+    return not known or "avx512f" in known
+
+
 def use(library: str) -> str:
-    """Multiply by a library from now on; by torch's own where oneDNN would not be exact here."""
-    if library == ONEDNN and not _is_exact():
+    """Multiply by a library from now on; by torch's own where oneDNN cannot, or not exactly."""
+    if library == ONEDNN and not (takes_onednn() and _is_exact()):
         library = TORCH
     _set(library)
     _used[:] = [library]

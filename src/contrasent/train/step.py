@@ -138,7 +138,7 @@ class StepRunner:
         with without_onednn(settings.precision):
             sums = self._gradient(step)
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.max_grad_norm)
+        norm = _clip(list(self.objective.parameters()), settings.max_grad_norm)
         numbers = torch.stack([norm, *(parallel.average(v).to(norm) for v in sums.values())])
         self._waiting.append((step, rate, list(sums), numbers))
         known = self.known() if self.window == 1 else []
@@ -195,6 +195,15 @@ class StepRunner:
                 share = value.detach() / parts
                 sums[name] = sums[name] + share if name in sums else share
         return sums
+
+
+def _clip(parameters: list[nn.Parameter], most: float) -> Tensor:
+    """Scale the gradient down to a norm of at most ``most``; its norm before."""
+    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    # torch multiplies where nothing is to be scaled too, by 1, as a GPU would wait for the look.
+    if norm.device.type != "cpu" or not bool(norm + 1e-6 <= most):
+        nn.utils.clip_grads_with_norm_(parameters, most, norm)
+    return norm
 
 
 def _read(rows: list[Tensor]) -> list[list[float]]:
