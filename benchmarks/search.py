@@ -83,12 +83,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        writing: Times = []
+        writing = Times()
         timed(lambda: build(Path(place) / "index", options.rows), writing)
         index = Index.open(Path(place) / "index")
         vectors, (queries,), asked = index.vectors, made(QUERIES, 2), texts(QUERIES, 7919, 5)
         print(f"{len(index):,} x {index.dimension} float32 and their words: {shown(writing)}")
-        plain, exact, binary, both, found = [], [], [], [], list[float]()
+        plain, exact, binary, both = (Times() for _ in range(4))
+        found = list[float]()
         for n in range(options.rounds):
             query, best, text = queries[n : n + 1], Best(1, 10), asked[n]
             timed(lambda: vectors @ query[0], plain)  # noqa: B023
