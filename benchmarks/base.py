@@ -98,10 +98,11 @@ def shown(name: object, found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def measure(base: Path, target: Path) -> None:
+def measure(name: str, target: Path) -> None:
     """Gates, and scores of a base by each pooling, into a file."""
+    base = resolve(name)
     facts: dict[str, Any] = {"gates": gates(base), "before": {}}
-    print(shown(base, facts["gates"]), flush=True)
+    print(shown(name, facts["gates"]), flush=True)
     for pooling in POOLERS:
         encoder = TorchEncoder.load(base, pooling=pooling)
         scores = {**seven(encoder), "dev": round(development(encoder), 2)}
@@ -124,7 +125,7 @@ def main() -> None:
         for name in given.bases:
             print(shown(name, gates(resolve(name))), flush=True)
     else:
-        measure(resolve(given.base), given.json)
+        measure(given.base, given.json)
 
 
 if __name__ == "__main__":
