@@ -60,7 +60,6 @@ bench: setup $(PEERS)/.ready
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --page research/performance.md
 	$(BIN)/python -m benchmarks.search
-	$(BIN)/python -m benchmarks.stream
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(DEMO) demo build dist

@@ -1,28 +1,24 @@
-"""How sure hits are, and typing errors: fitted on judged collections and judged on others.
+"""How sure hits are: fitted on judged collections and judged on others.
 
-    python -m benchmarks.confidence --vectors CACHE [--base NAME] [COLLECTION ...]
-    CONTRASENT_DATA=... python -m benchmarks.confidence --vectors CACHE --typos [COLLECTION ...]
+    CONTRASENT_DATA=... python -m benchmarks.confidence [--vectors CACHE] [--base NAME]
+                                                        [COLLECTION ...]
 
 Each collection is indexed whole and as drawn parts of 8 to 3,000 rows that hold the answers of some
 of its queries. Searched are its own queries, the same with the rows that answer taken out, and
 queries of the other collections. One more collection is made of folders of 4 to 32 mixed files and
-a table (:mod:`benchmarks.mixed`), indexed as `index` does. The regressions of
-:mod:`contrasent.search.ranking` are fitted on all collections but one and judged on that one whole;
-printed are a line for each, their mean, and the weights that all collections together give, as they
-stand in the code. With ``--typos`` nDCG@10
-of queries with one random typing error each, and of clean queries, with and without repair.
-Encodings are kept in CACHE as :mod:`benchmarks.gain` keeps them. ``scifact:1500`` draws so many
-documents, those that answer first.
+a table, indexed as `index` does (``mixed.tsv``: a line is a note, a mail or a row of a table, and a
+question that it answers in other words; or a question that none of them answers). The regressions
+of :mod:`contrasent.search.ranking` are fitted on all collections but one and judged on that one
+whole; printed are a line for each, their mean, and the weights that all collections together give,
+as they stand in the code. Encodings are kept in CACHE. ``scifact:1500`` draws so many documents,
+those that answer first.
 """
 
-import argparse
+import csv
 import json
 import math
-import os
-import string
 import tempfile
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,11 +27,9 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from benchmarks import mixed
-from benchmarks.gain import Judged
+from benchmarks.judged import Judged, all_names, arguments, task_encoder
 from contrasent.indexing.build import index_folder
-from contrasent.metrics import ndcg_at_k, normalize
-from contrasent.model.base import TaskEncoder
+from contrasent.metrics import normalize
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, resolve
 from contrasent.search.index import Index, document_of
@@ -50,19 +44,14 @@ from contrasent.search.ranking import (
     answer_features,
 )
 from contrasent.search.store import Facts
-from contrasent.search.words import STOP_WORDS, WORD
 from contrasent.search.writer import Writer
-from contrasent.stats.bootstrap import from_draws, mean_draws
-from contrasent.types import Vectors, for_task
+from contrasent.types import Vectors
 
 SIZES = ((8, 8), (20, 4), (60, 2), (250, 1), (800, 1), (3000, 1))  # rows, and parts of that size
 WHOLE, PART = (150, 20), (30, 4)  # own queries, and of each other collection, of whole and part
 MIXED = ((4, 6), (10, 5), (20, 3), (32, 1))  # files of a folder, and so many folders
 FOREIGN, REMOVED = 6.0, 0.5  # weights of such queries; own ones have 1
-PROBE: dict[str, Any] = {
-    "about": (0.0,) * 4, "answers": (0.0,) * 4,
-    "about_by_vectors": (0.0,) * 3, "answers_by_vectors": (0.0,) * 4,
-}  # fmt: skip
+PROBE = Calibration((0.0,) * 4, (0.0,) * 4, (0.0,) * 3, (0.0,) * 4)  # with one, hits have evidence
 
 
 class Case(NamedTuple):
@@ -78,42 +67,27 @@ class Case(NamedTuple):
 class Sample(Judged):
     """A collection of which documents are drawn, encoded as its queries are."""
 
-    def __init__(self, folder: Path, vectors: Path, base: str, rows: int) -> None:
-        super().__init__(folder, vectors)
-        every, self.base = len(self.texts.documents), base
+    def __init__(self, name: str, cache: Path, base: str) -> None:
+        folder, _, rows = name.partition(":")
+        super().__init__(folder, cache)
+        every, most = len(self.texts.documents), int(rows or 0)
         relevant = sorted({one for some in self.texts.relevant for one in some})
         others = [one for one in range(every) if one not in set(relevant)]
-        drawn = np.random.default_rng(0).permutation(others)[: max(0, rows - len(relevant))]
-        whole = not rows or rows >= every
-        self.drawn = list(range(every)) if whole else sorted([*relevant, *drawn.tolist()])
-        self.suffix = "" if whole else f"-{rows}"
-        place = {document: n for n, document in enumerate(self.drawn)}
+        drawn = np.random.default_rng(0).permutation(others)[: max(0, most - len(relevant))]
+        whole = not most or most >= every
+        kept = list(range(every)) if whole else sorted([*relevant, *drawn.tolist()])
+        place = {document: n for n, document in enumerate(kept)}
         self.relevant = [{place[one]: g for one, g in some.items()} for some in self.texts.relevant]
         self.own = [place.get(one, -1) for one in self.texts.own]
-
-    def vectors_of(self, task: Any, texts: Sequence[str], name: str) -> Vectors:
-        """(n, d) of texts, from the cache if they are there."""
-        path = self.vectors / f"{self.name}.{self.base}.{name}.npy"
-        if not path.is_file():
-            encode: Any = TaskEncoder(NumpyModel(resolve(self.base)))
-            self.vectors.mkdir(parents=True, exist_ok=True)
-            np.save(path, for_task(encode, task)(list(texts)))
-        return normalize(np.load(path, allow_pickle=False))
-
-    @cached_property
-    def queries(self) -> Vectors:
-        """(q, d)."""
-        return self.vectors_of("query", self.texts.queries, "query")
-
-    @property
-    def documents(self) -> list[str]:
-        """The texts of the documents that were drawn."""
-        return [self.texts.documents[one] for one in self.drawn]
-
-    @cached_property
-    def encoded_documents(self) -> Vectors:
-        """(n, d)."""
-        return self.vectors_of("document", self.documents, f"document{self.suffix}")
+        self.documents = [self.texts.documents[one] for one in kept]
+        suffix = "" if whole else f"-{most}"
+        self.rows, self.queries = (
+            normalize(self.encoded(base, task, texts, task + end))
+            for task, texts, end in (
+                ("document", self.documents, suffix),
+                ("query", self.texts.queries, ""),
+            )
+        )
 
 
 def index_of(texts: Sequence[str], vectors: Vectors, ranker: Ranker) -> Index:
@@ -122,7 +96,7 @@ def index_of(texts: Sequence[str], vectors: Vectors, ranker: Ranker) -> Index:
         writer.add(texts, vectors)
         writer.set(ranker=ranker)
     index = Index.of(writer)
-    index.__dict__["calibration"] = Calibration(**PROBE)  # that there is one
+    index.__dict__["calibration"] = PROBE
     return index
 
 
@@ -137,7 +111,7 @@ def part_of(one: Sample, size: int, seed: int) -> tuple[list[int], list[int]]:
         if len(needed | one.relevant[query].keys()) <= size // 2:
             needed |= one.relevant[query].keys()
             asked.append(query)
-    rest = [n for n in random.permutation(len(one.drawn)).tolist() if n not in needed]
+    rest = [n for n in random.permutation(len(one.documents)).tolist() if n not in needed]
     return sorted([*needed, *rest[: size - len(needed)]]), asked
 
 
@@ -154,16 +128,14 @@ def usable(hits: RankedRows, by_vectors: bool) -> bool:
     return hits.evidence is not None and (hits.evidence.covered is None) == by_vectors
 
 
-def cases(samples: Sequence[Sample], by_vectors: bool) -> Iterator[Case]:
+def cases(samples: Sequence[Sample], ranker: Ranker, by_vectors: bool) -> Iterator[Case]:
     """Searches of every collection, whole and in parts."""
-    ranker = Ranker(0.0) if by_vectors else Ranker(KNOWN_WEIGHT)
     for place, one in enumerate(samples):
-        texts, vectors = one.documents, one.encoded_documents
         plans = [(n, seed) for n, parts in SIZES for seed in range(1, parts + 1)]
-        plans = [(n, seed) for n, seed in plans if n <= 0.7 * len(texts)]
-        for size, seed in [(len(texts), 0), *plans]:
+        plans = [(n, seed) for n, seed in plans if n <= 0.7 * len(one.documents)]
+        for size, seed in [(len(one.documents), 0), *plans]:
             rows, asked = part_of(one, size, seed)
-            index = index_of([texts[n] for n in rows], vectors[rows], ranker)
+            index = index_of([one.documents[n] for n in rows], one.rows[rows], ranker)
             at = {row: n for n, row in enumerate(rows)}
             for query in asked:
                 relevant = {at[n] for n in one.relevant[query] if n in at}
@@ -173,9 +145,8 @@ def cases(samples: Sequence[Sample], by_vectors: bool) -> Iterator[Case]:
                     if usable(hits, by_vectors) and (relevant or kind == "removed"):
                         answers = np.isin(hits.rows, [*relevant])
                         yield Case(place, not seed, kind, hits.evidence, answers)
-            random = np.random.default_rng(seed)
+            random, few = np.random.default_rng(seed), (PART if seed else WHOLE)[1]
             for other in (other for other in samples if other is not one):
-                few = (PART if seed else WHOLE)[1]
                 for query in random.permutation(len(other.relevant))[:few].tolist():
                     hits = found(index, other, query, set())
                     if usable(hits, by_vectors):
@@ -183,29 +154,52 @@ def cases(samples: Sequence[Sample], by_vectors: bool) -> Iterator[Case]:
                         yield Case(place, not seed, "foreign", hits.evidence, none)
 
 
-def mixed_cases(base: str, place: int, by_vectors: bool) -> Iterator[Case]:
+class MixedFiles:
+    """Small files of ``mixed.tsv``, and questions about them."""
+
+    def __init__(self) -> None:
+        path = Path(__file__).with_name("mixed.tsv")
+        with path.open(encoding="utf-8", newline="") as stream:
+            lines = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+        self.files = [line for line in lines if line["kind"] in ("note", "mail")]
+        self.rows = [line for line in lines if line["kind"] == "row"]
+        self.foreign = [line["question"] for line in lines if line["kind"] == "foreign"]
+
+    def write(self, folder: Path, chosen: Sequence[int]) -> dict[str, str]:
+        """Write some of the files, and the whole table; the questions, each with its document."""
+        asked = dict[str, str]()
+        for number in chosen:
+            line = self.files[number]
+            name, text = f"note-{number}.{('md', 'txt')[number % 2]}", line["text"]
+            if line["kind"] == "mail":
+                head = f"From: a@example.org\nTo: b@example.org\nSubject: {line['subject']}\n"
+                head += "Date: Mon, 3 Jun 2024 09:00:00 +0000\nContent-Type: text/plain\n"
+                name, text = f"mail-{number}.eml", f"{head}\n{text}"
+            (folder / name).write_text(f"{text}\n", "utf-8")
+            asked[line["question"]] = name
+        table = ["article,supplier,stock,note", *(line["text"] for line in self.rows)]
+        (folder / "stock.csv").write_text("\n".join(table) + "\n", "utf-8")
+        return asked | {line["question"]: f"stock.csv#{n}" for n, line in enumerate(self.rows, 1)}
+
+
+def mixed_cases(base: str, place: int, ranker: Ranker, by_vectors: bool) -> Iterator[Case]:
     """Searches of folders of mixed files: their own questions, and those that nothing answers."""
-    ranker = Ranker(0.0) if by_vectors else Ranker(KNOWN_WEIGHT)
-    random, encode = np.random.default_rng(0), TaskEncoder(NumpyModel(resolve(base)))
-    for size, folders in MIXED:
-        for _ in range(folders):
-            with tempfile.TemporaryDirectory() as home:
-                chosen = random.permutation(len(mixed.FILES))[:size].tolist()
-                (folder := Path(home, "files")).mkdir()
-                asked = mixed.write_folder(folder, chosen)
-                index = index_folder(folder, Path(home, "index"), model=base).index
-                index.__dict__["calibration"] = Calibration(**PROBE)
-                queries = [*asked, *mixed.FOREIGN]
-                vectors = index.query_vectors(queries, encode)
-                for query, hits in zip(
-                    queries, index.find(queries, vectors, BEST, ranker), strict=True
-                ):
-                    rows = index.rows(hits.rows)
-                    answers = [document_of(r.id, r.metadata) == asked.get(query) for r in rows]
-                    if usable(hits, by_vectors):
-                        kind = "own" if query in asked else "foreign"
-                        yield Case(place, True, kind, hits.evidence, np.array(answers))
-                index.close()
+    mixed, random, encode = MixedFiles(), np.random.default_rng(0), task_encoder(base)
+    for size in (size for size, folders in MIXED for _ in range(folders)):
+        with tempfile.TemporaryDirectory() as home:
+            (folder := Path(home, "files")).mkdir()
+            asked = mixed.write(folder, random.permutation(len(mixed.files))[:size].tolist())
+            index = index_folder(folder, Path(home, "index"), model=base).index
+            index.__dict__["calibration"] = PROBE
+            queries = [*asked, *mixed.foreign]
+            every = index.find(queries, index.query_vectors(queries, encode), BEST, ranker)
+            for query, hits in zip(queries, every, strict=True):
+                rows = index.rows(hits.rows)
+                answers = [document_of(r.id, r.metadata) == asked.get(query) for r in rows]
+                if usable(hits, by_vectors):
+                    kind = "own" if query in asked else "foreign"
+                    yield Case(place, True, kind, hits.evidence, np.array(answers))
+            index.close()
 
 
 def regression(
@@ -223,8 +217,8 @@ def weighed(rows: Sequence[Case], weight: dict[str, float]) -> NDArray[np.float6
     """Weights with which each collection counts the same, and of each kind of query so much."""
     keys = [(case.place, case.kind) for case in rows]
     often = {key: keys.count(key) for key in set(keys)}
-    found = np.array([weight[k] / often[place, k] for place, k in keys], dtype=np.float64)
-    return np.asarray(found * (len(found) / found.sum()))
+    shares = np.array([weight[k] / often[place, k] for place, k in keys], dtype=np.float64)
+    return np.asarray(shares * (len(shares) / shares.sum()))
 
 
 def fit(rows: Sequence[Case]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -249,17 +243,14 @@ def judged(about: Any, answers: Any, rows: Sequence[Case], well: float) -> Any:
     calibration = Calibration(about, answers, about, answers)
     sure = [calibration.confidence(case.evidence) for case in rows]
     best = np.array([one.max() for one in sure])
+    cosines = np.array([case.evidence.best for case in rows])
     kinds = np.array([case.kind for case in rows])
+    own = kinds == "own"
 
     def told(kind: str, values: NDArray[Any]) -> float:
-        both = (kinds == "own") | (kinds == kind)
-        if kind not in kinds:
-            return math.nan
-        return float(roc_auc_score(kinds[both] == "own", values[both]))
+        both = own | (kinds == kind)
+        return float(roc_auc_score(own[both], values[both])) if kind in kinds else math.nan
 
-    own = kinds == "own"
-    cosines = np.array([case.evidence.best for case in rows])
-    firsts = np.array([case.answers[0] for case in rows])[own]
     figures = {
         "queries": int(own.sum()),
         "empty": float((best[own] < well).mean()),
@@ -267,19 +258,24 @@ def judged(about: Any, answers: Any, rows: Sequence[Case], well: float) -> Any:
         "AUC foreign": told("foreign", best),
         "AUC removed": told("removed", best),
         "AUC removed by cosine": told("removed", cosines),
-        "AUC first hit": float(roc_auc_score(firsts, best[own])),
     }
-    hits = [(s, a) for one, case in zip(sure, rows, strict=True) if case.kind == "own"
-            for s, a in zip(one, case.answers, strict=True)]  # fmt: skip
+    pairs = zip(sure, rows, strict=True)
+    hits = [
+        hit
+        for one, case in pairs
+        if case.kind == "own"
+        for hit in zip(one, case.answers, strict=True)
+    ]
     return figures, hits
 
 
-def confidence(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
+def confidence(samples: Sequence[Sample], base: str) -> Iterator[dict[str, Any]]:
     """Lines: each collection judged by the others, their mean, and what all of them give."""
+    well = CALIBRATIONS[NumpyModel(resolve(base)).identity].well
     for by_vectors in (False, True):
-        base, rows = samples[0].base, [*cases(samples, by_vectors)]
-        well = CALIBRATIONS[NumpyModel(resolve(base)).identity].well
-        rows += mixed_cases(base, len(samples), by_vectors)
+        ranker = Ranker(0.0) if by_vectors else Ranker(KNOWN_WEIGHT)
+        rows = [*cases(samples, ranker, by_vectors)]
+        rows += mixed_cases(base, len(samples), ranker, by_vectors)
         lines, hits = list[Any](), list[Any]()
         name = {"base": base, "by": "vectors" if by_vectors else "words and vectors"}
         for place, one in enumerate([*(sample.name for sample in samples), "mixed folders"]):
@@ -291,11 +287,11 @@ def confidence(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
             yield {**name, "collection": one, **rounded}
         mean = {key: round(float(np.nanmean([line[key] for line in lines])), 3) for key in lines[0]}
         sure, answers = np.array(hits).T
-        part = np.digitize(sure, [10, 20, 35, 50, 65, 80])
+        group = np.digitize(sure, [10, 20, 35, 50, 65, 80])
         shown = [
-            [round(float(of[part == n].mean()), 2) for of in (sure / 100, answers)]
-            + [int((part == n).sum())]
-            for n in np.unique(part)
+            [round(float(of[group == n].mean()), 2) for of in (sure / 100, answers)]
+            + [int((group == n).sum())]
+            for n in np.unique(group)
         ]
         yield {**name, "collection": "mean", **mean, "sure, answered, hits": shown}
         small = [case for case in rows if not case.whole and case.evidence.rows <= 20]
@@ -305,92 +301,15 @@ def confidence(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
         yield {**name, "about": about, "answers": answered}
 
 
-def mistyped(query: str, language: str, random: np.random.Generator) -> str:
-    """A query with one letter wrong, missing, too many, or in the place of the next."""
-    places = [
-        match.span()
-        for match in WORD.finditer(query)
-        if len(match[0]) > 3 and match[0].isalpha() and match[0].lower() not in STOP_WORDS[language]
-    ]
-    if not places:
-        return query
-    start, end = places[random.integers(len(places))]
-    word, kind = query[start:end], random.integers(4)
-    at = int(random.integers(1, len(word) - (kind == 3)))
-    letters = string.ascii_uppercase if word.isupper() else string.ascii_lowercase
-    letter = letters[random.integers(26)]
-    changed = ("", letter, letter + word[at], word[at : at + 2][::-1])[kind]
-    return query[:start] + word[:at] + changed + word[at + 1 + (kind == 3) :] + query[end:]
-
-
-def typos(sample: Sample, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """nDCG@10 of the default search for clean and mistyped queries, as they are and repaired."""
-    index = index_of(sample.documents, sample.encoded_documents, Ranker(KNOWN_WEIGHT))
-    encoder, queries = NumpyModel(resolve(sample.base)), [*sample.texts.queries]
-    encode = for_task(TaskEncoder(encoder), "query")
-    random, language = np.random.default_rng(0), index.facts.language
-    wrong = [mistyped(query, language, random) for query in queries]
-    values = dict[str, Any]()
-    for name, texts in (("clean", queries), ("typo", wrong)):
-        for way in ("", " repaired"):
-            asked = index.repaired(texts, encoder.tokenizer.knows) if way else texts
-            vectors = sample.queries.copy()
-            changed = [n for n, text in enumerate(asked) if text != queries[n]]
-            known = values.setdefault("vectors", {})
-            new = [*{asked[n] for n in changed} - known.keys()]
-            known.update(zip(new, normalize(encode(new)) if new else (), strict=True))
-            for n in changed:
-                vectors[n] = known[asked[n]]
-            hits = index.search(asked, vectors=vectors, k=11)
-            values[name + way] = np.array([
-                ndcg(sample, n, [int(hit.id) for hit in some]) for n, some in enumerate(hits)
-            ])  # fmt: skip
-            values[f"{name}{way} changed"] = len(changed)
-    values.pop("vectors")
-    clean, draws = values["clean"], {}
-    line: dict[str, Any] = {"collection": sample.name, "base": sample.base, "queries": len(clean)}
-    line |= {key: value for key, value in values.items() if key.endswith("changed")}
-    line["clean"] = round(float(clean.mean()), 4)
-    for key in ("typo", "typo repaired", "clean repaired"):
-        drawn = mean_draws(values[key] - clean, 2000, number)
-        gain, draws[key] = from_draws(float((values[key] - clean).mean()), drawn), drawn
-        line[key] = [round(float(value), 4) for value in (gain.mean, gain.low, gain.high)]
-    return line, draws
-
-
-def ndcg(sample: Sample, query: int, ranked: Sequence[int]) -> float:
-    """nDCG@10 of a query's ranking."""
-    ranks = {n: rank for rank, n in enumerate((n for n in ranked if n != sample.own[query]), 1)}
-    gains = sorted((ranks.get(n, 99), gain) for n, gain in sample.relevant[query].items())
-    return float(ndcg_at_k(np.array([g for _, g in gains]), np.array([r for r, _ in gains]), 10))
-
-
 def main() -> None:
     """Measure, and print lines of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("collections", nargs="*")
-    parser.add_argument("--vectors", type=Path, required=True)
+    parser = arguments(__doc__)
     parser.add_argument("--base", default=MINILM)
-    parser.add_argument("--typos", action="store_true")
     given = parser.parse_args()
-    home = Path(os.environ["CONTRASENT_DATA"]) / "ir"
-    samples = list[Sample]()
-    for name in given.collections or sorted(path.name for path in home.iterdir()):
-        folder, _, rows = name.partition(":")
-        samples.append(Sample(home / folder, given.vectors, given.base, int(rows or 0)))
-    if not given.typos:
-        for line in confidence(samples):
-            print(json.dumps(line), flush=True)
-        return
-    every = [typos(sample, number) for number, sample in enumerate(samples)]
-    for line, _ in every:
-        print(json.dumps(line))
-    mean: dict[str, Any] = {"collection": "mean"}
-    for key in every[0][1]:
-        drawn = np.mean([draws[key] for _, draws in every], axis=0)
-        gain = from_draws(float(np.mean([line[key][0] for line, _ in every])), drawn)
-        mean[key] = [round(float(value), 4) for value in (gain.mean, gain.low, gain.high)]
-    print(json.dumps(mean))
+    names = given.collections or all_names()
+    samples = [Sample(name, given.vectors, given.base) for name in names]
+    for line in confidence(samples, given.base):
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Documents of every format are made in a temporary folder and read and cut as ``c
 does it. Printed for each format: how many sentences stand in the rows word for word (white space
 aside), how many stand there altered (their own word is found, the sentence is not), how many are
 lost without a word, and how many are lost while a line of the report names their file. Sentences
-that no reader can find (a scanned page) or that must not be read (a hidden sheet) are to be named.
+that must not be read (those of a hidden sheet) are to be named.
 Exit 1: less than 99.5 % found in a format, one altered, or one lost in silence.
 """
 
@@ -43,7 +43,7 @@ def judged(files: list[File], folder: Path) -> dict[str, dict[str, list[str]]]:
         name = f"{file.format}/{file.name}"
         rows = [" ".join(text.split()) for text in texts[name]]
         whole, named = "\n".join(rows), f"{name}" in lines
-        for sentence in [*file.sentences, *file.pictured]:
+        for sentence in [*file.sentences, *file.hidden]:
             own = _OWN.search(sentence)
             if " ".join(sentence.split()) in whole:
                 kind = "found" if sentence in file.sentences else "revealed"
@@ -53,7 +53,7 @@ def judged(files: list[File], folder: Path) -> dict[str, dict[str, list[str]]]:
                 kind = "named"
             else:
                 kind = "lost"
-            if sentence in file.pictured and kind == "named":
+            if sentence in file.hidden and kind == "named":
                 kind = "rightly named"
             found[file.format][kind].append(f"{name}: {sentence}")
     return found

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import tokenizers
@@ -30,14 +30,8 @@ from contrasent import progress
 from contrasent.encoder.attention_weights import measured
 from contrasent.encoder.backbone import quiet
 from contrasent.encoder.tensors import read_checkpoint, restore_checkpoint, write_checkpoint
-from contrasent.errors import (
-    InputError,
-    ModelError,
-    OptionError,
-    OutputError,
-    TrainingError,
-    UserError,
-)
+from contrasent.engine.parameters import Count, Positive, Share, Weight, parameters_of
+from contrasent.errors import ModelError, OptionError, OutputError, TrainingError, UserError
 from contrasent.files import (
     atomic_file,
     atomic_folder,
@@ -46,9 +40,9 @@ from contrasent.files import (
     write_json,
     write_object,
 )
-from contrasent.model.golden import digest as digest_of
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
+from contrasent.train.settings import Probability, assignments
 from contrasent.types import batched
 
 MATRIX_RATE = 40 / 3
@@ -66,7 +60,7 @@ SHOWN = ("loss", "largest", "entropy", "tokens_per_second")
 ATTENTION = "bounded"  # name of our attention function in transformers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How to train; ``--set name=value`` changes a field.
 
@@ -80,46 +74,29 @@ class Recipe:
         mask_ratio: of all tokens; 15 %, as BERT has it, learns less from the same time.
         queries_keys: their matrices are updated by "muon" or by "adamw".
         qk_clip: bound on the logits of attention, 0 for none (:func:`clip_queries_and_keys`).
-        bound: what is bounded: the largest "logit", or the largest "margin" of a logit over the
-            mean of those that the same token sees; the softmax knows margins alone.
-        precision: of the forward pass, "bf16" or "fp32".
-        weights: of the saved model, "float16" or "float32".
+        precision: of the forward pass.
         checkpoint: seconds between two.
         log: steps between two lines of the log.
     """
 
-    batch_size: int = 128
-    width: int = 128
-    max_seq_length: int = 64
-    max_steps: int = 10_000
-    seconds: float = 0.0
-    learning_rate: float = 1.5e-3
-    warmup_ratio: float = 0.05
-    weight_decay: float = 0.01
+    batch_size: Count = 128
+    width: Count = 128
+    max_seq_length: Count = 64
+    max_steps: Count = 10_000
+    seconds: Weight = 0.0
+    learning_rate: Positive = 1.5e-3
+    warmup_ratio: Probability = 0.05
+    weight_decay: Weight = 0.01
     # SimCSE's noise ruins a base that was trained without it (research/pretrain.md).
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    mask_ratio: float = 0.3
-    queries_keys: str = "muon"
-    qk_clip: float = 0.0
-    bound: str = "logit"
-    precision: str = "bf16"
-    weights: str = "float16"
-    compile: bool = False
-    checkpoint: float = 120.0
-    log: int = 100
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.1
+    mask_ratio: Share = 0.3
+    queries_keys: Literal["muon", "adamw"] = "muon"
+    qk_clip: Weight = 0.0
+    precision: Literal["bf16", "fp32"] = "bf16"
+    checkpoint: Weight = 120.0
+    log: Count = 100
     seed: int = 0
-
-
-CHOICES = {
-    "queries_keys": ("muon", "adamw"),
-    "bound": ("logit", "margin"),
-    "precision": ("bf16", "fp32"),
-    "weights": ("float16", "float32"),
-}
-POSITIVE = tuple(
-    "batch_size width max_seq_length max_steps learning_rate mask_ratio log".split()  # noqa: SIM905
-)
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
@@ -189,16 +166,13 @@ def bounded_attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention by torch's kernel, and each head's largest logit or margin in ``module.highest``.
+    """Attention by torch's kernel, and each head's largest logit in ``module.highest``.
 
     The kernel does not give its logits. We compute them again, without a gradient: at rows of 128
     tokens they are 6 % of the operations of a forward pass, so every step has its exact maximum.
     """
     with torch.no_grad():
         logits = (query.detach() @ key.detach().mT).float() * scaling
-        if module.bound == "margin":
-            seen = mask.to(logits.dtype)
-            logits = logits - (logits * seen).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True)
         module.highest.copy_(logits.masked_fill(~mask, -math.inf).amax((0, 2, 3)))
     states = nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling
@@ -401,20 +375,14 @@ def _counted(texts: Iterable[str], advance: Callable[..., Any]) -> Iterator[str]
 
 
 def write_start(
-    source: Corpus | Path,
-    folder: Path,
-    shape: dict[str, Any],
-    recipe: Recipe,
-    tokenizer: Path | None,
+    corpus: Corpus, folder: Path, shape: dict[str, Any], recipe: Recipe, tokenizer: Path | None
 ) -> None:
     """Write the vocabulary and random weights, as a checkpoint of its own."""
     from transformers import BertConfig, BertForMaskedLM
 
     if tokenizer is None:
-        if isinstance(source, Path):
-            raise OptionError("--tokenizer", None, f"name the one that {source} was made with")
         backend = word_pieces(
-            lambda: (text for row in source for text in row),
+            lambda: (text for row in corpus for text in row),
             shape["vocabulary"],
             lower_case=not shape["cased"],
         )
@@ -437,28 +405,6 @@ def write_start(
         cast(Any, BertForMaskedLM(config)).save_pretrained(folder, safe_serialization=True)
 
 
-def copy_start(base: Path, folder: Path) -> None:
-    """Copy vocabulary and weights, with the masked-LM head, of a model to go on from."""
-    for path in base.iterdir():
-        if path.suffix in (".json", ".safetensors", ".txt"):
-            shutil.copyfile(path, folder / path.name)
-
-
-def shape_of(base: Path) -> dict[str, Any]:
-    """The shape of a model that was made by this script."""
-    config, tokenizer = (
-        read_object(base / f"{k}.json", needed=True) for k in ("config", "tokenizer")
-    )
-    return {
-        "layers": config["num_hidden_layers"],
-        "hidden": config["hidden_size"],
-        "heads": config["num_attention_heads"],
-        "wide": config["intermediate_size"],
-        "vocabulary": config["vocab_size"],
-        "cased": not tokenizer["normalizer"]["lowercase"],
-    }
-
-
 def load_start(start: Path, recipe: Recipe) -> nn.Module:
     """The model around the weights of :func:`write_start`, with our attention."""
     from transformers import AttentionInterface, BertForMaskedLM
@@ -474,7 +420,6 @@ def load_start(start: Path, recipe: Recipe) -> nn.Module:
             attention_probs_dropout_prob=recipe.attention_dropout,
         )
     for one in attentions(model):
-        one.bound = recipe.bound
         highest = torch.zeros(one.num_attention_heads)
         one.register_buffer("highest", highest, persistent=False)
     return cast(nn.Module, model.train())
@@ -504,32 +449,8 @@ def order_of(rows: int, epoch: int, recipe: Recipe) -> Tensor:
     return torch.randperm(rows, generator=generator)
 
 
-def loss_function(device: torch.device, recipe: Recipe) -> Callable[..., Tensor]:
-    """Loss and gradient of a batch: compiled if wanted, by autocast in bf16 if wanted."""
-    found: list[Callable[..., Tensor]] = [masked_loss]
-    if recipe.compile:
-        found.append(torch.compile(masked_loss))
-
-    def gradient(model: nn.Module, ids: Tensor, masking: Masking) -> Tensor:
-        try:
-            with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-                loss = found[-1](model, ids, masking)
-            loss.backward()  # type: ignore[no-untyped-call]
-        except Exception as error:
-            if len(found) == 1 or isinstance(error, torch.cuda.OutOfMemoryError):
-                raise
-            # There is no compiler on this machine, or it fails: the same, slower.
-            print(f"not compiled ({type(error).__name__})", file=sys.stderr, flush=True)
-            found.pop()
-            model.zero_grad(set_to_none=True)
-            return gradient(model, ids, masking)
-        return loss.detach()
-
-    return gradient
-
-
 class Log:
-    """What the run has learned so far: a line every ``recipe.log`` steps, in a file too."""
+    """A line every ``recipe.log`` steps, in a file; the sums of the steps since the last one."""
 
     def __init__(self, path: Path, recipe: Recipe, device: torch.device) -> None:
         self.path, self.recipe = path, recipe
@@ -538,19 +459,13 @@ class Log:
         self.clipped = torch.zeros((), dtype=torch.long, device=device)
         self.since, self.marked = 0, time.monotonic()
 
-    def goes_on(self, step: int, lines: list[dict[str, Any]]) -> None:
-        """Take over the lines of a checkpoint."""
-        self.since, self.lines = step, lines
-
     def write(self, step: int, seconds: float, rate: float, model: nn.Module, watched: Any) -> None:
-        """Add a line of the steps since the last one."""
+        """Add a line, and begin the next."""
         steps, spent = step - self.since, time.monotonic() - self.marked
         loss = self.loss.item() / steps
         if not math.isfinite(loss):
-            problem = (
-                f"the loss is {loss} before step {step}; try a smaller rate: --set learning_rate="
-            )
-            raise TrainingError(problem)
+            remedy = "try a smaller rate: --set learning_rate="
+            raise TrainingError(f"the loss is {loss} before step {step}; {remedy}")
         line = {
             "step": step,
             "seconds": round(seconds, 1),
@@ -579,7 +494,7 @@ def train(
     data = torch.from_numpy(rows).to(device)
     masking = Masking.of(tokenizer, recipe.mask_ratio, device)
     watched = [part.to(device) for part in watched_sentences(rows, masking, recipe.max_seq_length)]
-    optimizer, gradient = optimizer_of(model, recipe), loss_function(device, recipe)
+    optimizer = optimizer_of(model, recipe)
     log, checkpoint = Log(work / "log.jsonl", recipe, device), work / "checkpoint.safetensors"
     step, before = 0, 0.0
 
@@ -590,7 +505,7 @@ def train(
         tensors, state = read_checkpoint(checkpoint)
         restore_checkpoint(tensors, model, optimizer)
         step, before = state["step"], state["seconds"]
-        log.goes_on(step, state["log"])
+        log.since, log.lines = step, state["log"]
     per_epoch, order, epoch = len(rows) // recipe.batch_size, torch.empty(0), -1
     began = saved = time.monotonic()
     with progress.task("pretrain", recipe.max_steps, "steps", step) as advance:
@@ -604,7 +519,10 @@ def train(
             torch.manual_seed(recipe.seed * 10**9 + step)
             rate = optimizer.param_groups[0]["lr"] = rate_at(done, recipe)
             optimizer.zero_grad(set_to_none=True)
-            log.loss += gradient(model, ids, masking)
+            with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                loss = masked_loss(model, ids, masking)
+            loss.backward()  # type: ignore[no-untyped-call]
+            log.loss += loss.detach()
             optimizer.step()
             if recipe.qk_clip:
                 log.clipped += clip_queries_and_keys(model, recipe.qk_clip)
@@ -638,7 +556,7 @@ def watched_sentences(rows: NDArray[Any], masking: Masking, longest: int) -> lis
 
 
 def attention_line(model: Any, watched: list[Tensor]) -> dict[str, list[float]]:
-    """Of each layer the largest logit of its heads (or margin) and the entropy in nats."""
+    """Of each layer the largest logit of its heads and the entropy in nats."""
     largest = torch.stack([one.highest.amax() for one in attentions(model)]).tolist()
     found = measured(model.base_model, iter([(watched[0], watched[1])]))
     entropy = [] if found is None else found.entropy.mean(1).tolist()
@@ -648,53 +566,26 @@ def attention_line(model: Any, watched: list[Tensor]) -> dict[str, list[float]]:
     }
 
 
-def save_model(model: Any, tokenizer: Tokenizer, folder: Path, weights: str) -> None:
-    """Write encoder, masked-LM head and vocabulary into a folder that exists."""
+def save_model(model: Any, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write encoder, masked-LM head, in float16, and vocabulary into a folder that exists."""
     model.set_attn_implementation("sdpa")
     with quiet():
-        model.to(getattr(torch, weights)).save_pretrained(folder, safe_serialization=True)
+        model.to(torch.float16).save_pretrained(folder, safe_serialization=True)
     config = read_object(folder / "config.json")
     write_object(folder / "config.json", {**config, "dtype": "float32"})
     tokenizer.save(folder)
 
 
-def read_rows(path: Path, recipe: Recipe, vocabulary: int) -> NDArray[Any]:
-    """The rows that ``--rows`` wrote."""
-    try:
-        rows = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(path, f"no rows that --rows wrote ({error})") from error
-    if rows.ndim != 2 or rows.dtype.kind != "i" or rows.shape[1] != recipe.width:
-        problem = f"holds {rows.dtype} of shape {rows.shape}, not rows of {recipe.width} ids"
-        raise InputError(path, f"{problem}; make it anew by --rows, or --set width=")
-    if int(rows.max()) >= vocabulary:
-        raise InputError(path, f"has ids beyond the {vocabulary:,} of the tokenizer; name its own")
-    return cast(NDArray[Any], rows)
-
-
-def write_rows(path: Path, rows: NDArray[Any]) -> None:
-    """Write packed rows."""
-    with atomic_file(path, "wb") as stream:
-        np.save(stream, rows, allow_pickle=False)
-
-
 def pretrain(
-    source: Corpus | Path,
-    output: Path,
-    shape: dict[str, Any],
-    recipe: Recipe,
-    *,
-    base: Path | None = None,
-    tokenizer: Path | None = None,
+    corpus: Corpus, output: Path, shape: dict[str, Any], recipe: Recipe, tokenizer: Path | None
 ) -> dict[str, Any]:
-    """Learn a language model from text or packed rows, or go on; a stopped run is resumed."""
+    """Learn a language model from text; a stopped run is resumed."""
     if output.exists():
         raise OutputError(f"{output}: exists; choose another folder")
     check_writable(output.absolute().parent)
     work = output.with_name(f"{output.name}.work")
     start, stated, packed = work / "start", work / "run.json", work / "rows.npy"
-    digest = digest_of(source) if isinstance(source, Path) else source.digest()
-    said = {"corpus": digest, "shape": shape, "settings": asdict(recipe)}
+    said = {"corpus": corpus.digest(), "shape": shape, "settings": asdict(recipe)}
     if stated.is_file() and (known := read_object(stated)) != said:
         differing = next(key for key in said if known.get(key) != said[key])
         raise OutputError(
@@ -704,25 +595,19 @@ def pretrain(
     write_json(stated, said)
     if not start.is_dir():
         with atomic_folder(start) as target:
-            if base is None:
-                write_start(source, target, shape, recipe, tokenizer)
-            else:
-                copy_start(base, target)
+            write_start(corpus, target, shape, recipe, tokenizer)
     words = Tokenizer.load(start, max_seq_length=recipe.max_seq_length)
-    model: Any = load_start(start, recipe)
-    if (most := model.config.max_position_embeddings) < recipe.max_seq_length:
-        raise OptionError("max_seq_length", recipe.max_seq_length, f"the base has {most} positions")
-    if isinstance(source, Path):
-        packed = source
-    elif not packed.is_file():
-        write_rows(packed, packed_rows(source, words, recipe))
-    rows = read_rows(packed, recipe, words.size)
+    if not packed.is_file():
+        with atomic_file(packed, "wb") as stream:
+            np.save(stream, packed_rows(corpus, words, recipe), allow_pickle=False)
+    rows = np.load(packed, allow_pickle=False)
     recipe = replace(recipe, batch_size=min(recipe.batch_size, len(rows)))
+    model: Any = load_start(start, recipe)
     result = train(model, rows, words, recipe, work)
     result["parameters"] = sum(p.numel() for p in model.parameters())
     result["vocabulary"] = words.size
     with atomic_folder(output) as target:
-        save_model(model, words, target, recipe.weights)
+        save_model(model, words, target)
         (target / "run").mkdir()
         shutil.copy2(work / "log.jsonl", target / "run" / "log.jsonl")
         named = None if tokenizer is None else str(tokenizer)
@@ -735,43 +620,25 @@ def pretrain(
 
 def recipe_of(given: list[str]) -> Recipe:
     """The recipe that ``--set name=value`` gives."""
-    kinds: dict[str, Any] = {name: type(value) for name, value in asdict(Recipe()).items()}
-    values: dict[str, Any] = {}
-    for item in given:
-        name, equals, value = item.partition("=")
-        if not equals or name not in kinds:
-            raise OptionError("--set", item, "no setting of pre-training", choices=kinds)
-        try:
-            flags = {"true": True, "false": False}
-            values[name] = flags[value] if kinds[name] is bool else kinds[name](value)
-        except (ValueError, KeyError):
-            problem = f"must be {'true or false' if kinds[name] is bool else 'a number'}"
-            raise OptionError(name, value, problem) from None
-        if name in CHOICES and value not in CHOICES[name]:
-            raise OptionError(name, value, "is not known", choices=CHOICES[name])
-        if name in POSITIVE and not 0 < values[name] < math.inf:
-            raise OptionError(name, value, "must be more than 0")
-        if name in ("warmup_ratio", "dropout", "attention_dropout") and not 0 <= values[name] < 1:
-            raise OptionError(name, value, "must be 0 or more and less than 1")
+    known, values = parameters_of(Recipe), dict[str, Any]()
+    for name, value in assignments(given).items():
+        if name not in known:
+            raise OptionError("--set", name, "no setting of pre-training", choices=known)
+        values[name] = known[name].read(value)
     recipe = Recipe(**values)
     if recipe.max_seq_length > recipe.width:
         raise OptionError("width", recipe.width, f"must hold {recipe.max_seq_length} tokens")
-    if recipe.mask_ratio >= 1:
-        raise OptionError("mask_ratio", recipe.mask_ratio, "must be less than 1")
     return recipe
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Train, and print a line."""
     parser = argparse.ArgumentParser(prog="benchmarks.pretrain", description=__doc__)
-    parser.add_argument("corpus", help="txt, csv, tsv, jsonl, parquet, a folder, -, or rows.npy")
-    parser.add_argument("-o", "--output", type=Path, help="folder of the model")
-    parser.add_argument("--rows", type=Path, help="only tokenize and pack, into this rows.npy")
-    parser.add_argument("--base", type=Path, help="a model to go on from, whose shape it keeps")
+    parser.add_argument("corpus", help="txt, csv, tsv, jsonl, parquet, a folder or -")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder of the model")
     parser.add_argument("--tokenizer", type=Path, help="a model's folder; learned from the text")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256, help="dimensions of the vectors")
-    parser.add_argument("--heads", type=int, default=0, help="default: one for every 64 dimensions")
     parser.add_argument("--wide", type=int, default=0, help="of feed-forward; default: 4 x hidden")
     parser.add_argument("--vocabulary", type=int, default=16000, help="entries, at most")
     parser.add_argument("--cased", action="store_true", help="keep capital letters and accents")
@@ -780,32 +647,18 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         shape = {name: getattr(options, name) for name in ("layers", "hidden", "vocabulary")}
-        shape["heads"] = options.heads or max(1, options.hidden // 64)
+        shape["heads"] = max(1, options.hidden // 64)
         shape["wide"] = options.wide or 4 * options.hidden
         shape["cased"] = options.cased
-        for name in ("layers", "hidden", "heads", "wide"):
+        for name in ("layers", "hidden", "wide"):
             if shape[name] < 1:
                 raise OptionError(f"--{name}", shape[name], "must be 1 or more")
         if options.hidden % shape["heads"]:
-            problem = f"does not divide {options.hidden} dimensions"
-            raise OptionError("--heads", shape["heads"], problem)
-        if (options.rows is None) == (options.output is None):
-            raise OptionError("--output", None, "name the folder of the model, or --rows")
-        if options.rows and (options.tokenizer is None or options.corpus.endswith(".npy")):
-            raise OptionError("--rows", options.rows, "needs a corpus of text and --tokenizer")
-        if options.base is not None:
-            shape = shape_of(options.base)
+            raise OptionError("--hidden", options.hidden, f"has no {shape['heads']} equal heads")
         recipe = recipe_of(options.set)
         columns = options.columns.split(",") if options.columns else None
-        ready = options.corpus.endswith(".npy")
-        source = Path(options.corpus) if ready else open_corpus(options.corpus, columns=columns)
-        if options.rows is not None:
-            words = Tokenizer.load(options.tokenizer, max_seq_length=recipe.max_seq_length)
-            write_rows(options.rows, packed_rows(cast(Corpus, source), words, recipe))
-            return
-        found = pretrain(
-            source, options.output, shape, recipe, base=options.base, tokenizer=options.tokenizer
-        )
+        corpus = open_corpus(options.corpus, columns=columns)
+        found = pretrain(corpus, options.output, shape, recipe, options.tokenizer)
     except UserError as error:
         sys.exit(f"pretrain: {error}")
     print(

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -30,164 +30,131 @@ WORDS = (
     "river stone bread window letter garden engine music winter market bridge doctor paper "
     "glass horse island kitchen ladder mirror needle orange pocket queen rabbit silver table"
 )
+OFTEN = {"one": 6, "many": 2, "search": 4, "similarity": 2}  # of 17 requests
+ONCE = ("malformed", "oversized", "aborted", "wrong", "probe")
+ROUNDS, TEXTS = 5, 1024
+JSON = {"content-type": "application/json"}
 
 
-def texts(count: int, seed: int, low: int = 4, high: int = 24) -> list[str]:
+def texts(count: int, seed: int) -> list[str]:
     """Lines of random words."""
-    rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS.split(), k=rng.randint(low, high))) for _ in range(count)]
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS.split(), k=draw.randint(4, 24))) for _ in range(count)]
 
 
-def resident(pid: int) -> float:
-    """Megabytes of memory that a process holds."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return float("nan")
+def serve(model: str, folder: Path) -> tuple["subprocess.Popen[str]", str]:
+    """``contrasent serve`` in its own process, with an index, and its address once it answers."""
+    (folder / "lines.txt").write_text("\n".join(texts(500, 1)))
+    run, index = [sys.executable, "-m", "contrasent"], str(folder / "index")
+    building = ["index", str(folder / "lines.txt"), "--model", model, "-o", index, "--quiet"]
+    subprocess.run([*run, *building], check=True)
+    process = subprocess.Popen(
+        [*run, "serve", model, "--index", index, "--port", "0", "--quiet"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().split(" at ")[1].split(" ")[0]
+    for _ in range(200):
+        try:
+            httpx.get(f"{url}/health")
+            return process, url
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise RuntimeError("the server does not answer")
 
 
-class Server:
-    """``contrasent serve`` in its own process, with an index."""
-
-    def __init__(self, model: str, folder: Path) -> None:
-        lines = folder / "lines.txt"
-        lines.write_text("\n".join(texts(500, 1)))
-        index = folder / "index"
-        run = [sys.executable, "-m", "contrasent"]
-        subprocess.run(
-            [*run, "index", str(lines), "--model", model, "-o", str(index), "--quiet"], check=True
-        )
-        self.process = subprocess.Popen(
-            [*run, "serve", model, "--index", str(index), "--port", "0", "--quiet"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().split(" at ")[1].split(" ")[0]
-        with httpx.Client(base_url=self.url) as client:
-            for _ in range(200):
-                try:
-                    self.model = client.get("/health").json()["model"]
-                    return
-                except httpx.TransportError:
-                    time.sleep(0.1)
-        raise RuntimeError("the server does not answer")
-
-    def stop(self) -> None:
-        """End it, gracefully."""
-        self.process.terminate()
-        self.process.wait(30)
+async def embedded(url: str, sentences: list[str]) -> np.ndarray:
+    """Vectors of sentences by the server, 64 a request."""
+    parts = [sentences[at : at + 64] for at in range(0, len(sentences), 64)]
+    bodies = [{"input": part, "encoding_format": "base64"} for part in parts]
+    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+        answers = await asyncio.gather(*(client.post("/v1/embeddings", json=b) for b in bodies))
+    for answer in answers:
+        answer.raise_for_status()
+    rows = [item["embedding"] for answer in answers for item in answer.json()["data"]]
+    return np.stack([np.frombuffer(base64.b64decode(row), "<f4") for row in rows])
 
 
-def throughput(model: str, server: Server, rounds: int, count: int) -> float:
-    """Ratio of the server's speed to that of ``encode``, medians of rounds taken in turn."""
+def throughput(model: str, url: str) -> None:
+    """The server's speed and that of ``encode``, medians of rounds taken in turn."""
     from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = TorchEncoder.load(model)
-    raw, served = [], []
-
-    async def ask(sentences: list[str]) -> np.ndarray:
-        parts = [sentences[at : at + 64] for at in range(0, len(sentences), 64)]
-        async with httpx.AsyncClient(base_url=server.url, timeout=120) as client:
-            bodies = [{"input": part, "encoding_format": "base64"} for part in parts]
-            answers = await asyncio.gather(
-                *(client.post("/v1/embeddings", json=body) for body in bodies)
-            )
-        for answer in answers:
-            answer.raise_for_status()
-        rows = [item["embedding"] for answer in answers for item in answer.json()["data"]]
-        return np.stack([np.frombuffer(base64.b64decode(row), "<f4") for row in rows])
-
-    for number in range(rounds):
-        sentences = texts(count, 100 + number)
+    encoder, raw, served = TorchEncoder.load(model), [], []
+    for number in range(ROUNDS):
+        sentences = texts(TEXTS, 100 + number)
         began = time.perf_counter()
         wanted = encoder.encode(sentences)
-        raw.append(len(sentences) / (time.perf_counter() - began))
-        began = time.perf_counter()
-        got = asyncio.run(ask(sentences))
-        served.append(len(sentences) / (time.perf_counter() - began))
+        between = time.perf_counter()
+        got = asyncio.run(embedded(url, sentences))
+        served.append(TEXTS / (time.perf_counter() - between))
+        raw.append(TEXTS / (between - began))
         assert np.abs(got - wanted).max() < 1e-5, np.abs(got - wanted).max()
-    ratio = statistics.median(served) / statistics.median(raw)
-    print(
-        f"encode {statistics.median(raw):.0f} texts/s, server {statistics.median(served):.0f} "
-        f"texts/s, ratio {ratio:.2f}"
-    )
-    return ratio
+    own, other = statistics.median(raw), statistics.median(served)
+    print(f"encode {own:.0f} texts/s, server {other:.0f} texts/s, ratio {other / own:.2f}")
 
 
-async def one_client(
-    url: str, number: int, until: float, seen: dict[str, list[float]]
-) -> Counter[str]:
-    """Ask again and again, a mixture of good and bad, until the time is up."""
-    rng = random.Random(number)
-    statuses: Counter[str] = Counter()
-    json_type = {"content-type": "application/json"}
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-        while time.time() < until:
-            kind = rng.choice(
-                ["one"] * 6
-                + ["many"] * 2
-                + ["search"] * 4
-                + ["similarity"] * 2
-                + ["malformed", "oversized", "aborted", "wrong", "probe"]
-            )
-            seed = rng.randrange(10**9)
-            began = time.perf_counter()
-            try:
-                if kind == "one":
-                    answer = await client.post("/v1/embeddings", json={"input": texts(1, seed)})
-                elif kind == "many":
-                    body = {"input": texts(32, seed), "encoding_format": "base64"}
-                    answer = await client.post("/v1/embeddings", json=body)
-                elif kind == "search":
-                    answer = await client.post("/search", json={"query": texts(1, seed)[0]})
-                elif kind == "similarity":
-                    answer = await client.post("/similarity", json={"a": texts(4, seed)})
-                elif kind == "malformed":
-                    data = rng.randbytes(rng.randint(0, 300))
-                    answer = await client.post("/v1/embeddings", content=data, headers=json_type)
-                elif kind == "oversized":
-                    data = b'{"input": "' + b"x" * (9 << 20) + b'"}'
-                    answer = await client.post("/v1/embeddings", content=data, headers=json_type)
-                elif kind == "aborted":
-                    body = {"input": texts(64, seed)}
-                    await client.post("/v1/embeddings", json=body, timeout=rng.uniform(0.001, 0.2))
+def request(kind: str, draw: random.Random) -> tuple[str, str, dict[str, Any]]:
+    """Method, path and arguments of a request."""
+    seed, embed = draw.randrange(10**9), "/v1/embeddings"
+    if kind == "one":
+        return "POST", embed, {"json": {"input": texts(1, seed)}}
+    if kind == "many":
+        return "POST", embed, {"json": {"input": texts(32, seed), "encoding_format": "base64"}}
+    if kind == "search":
+        return "POST", "/search", {"json": {"query": texts(1, seed)[0]}}
+    if kind == "similarity":
+        return "POST", "/similarity", {"json": {"a": texts(4, seed)}}
+    if kind == "malformed":
+        return "POST", embed, {"content": draw.randbytes(draw.randint(0, 300)), "headers": JSON}
+    if kind == "oversized":
+        return "POST", embed, {"content": b'{"input": "%s"}' % (b"x" * (9 << 20)), "headers": JSON}
+    if kind == "aborted":
+        timeout = draw.uniform(0.001, 0.2)
+        return "POST", embed, {"json": {"input": texts(64, seed)}, "timeout": timeout}
+    if kind == "wrong":
+        wrong: list[Any] = [{"input": [[-1]]}, {"input": []}, {"q": 1}, [], None, 3]
+        content = json.dumps(draw.choice(wrong))
+        path = draw.choice([embed, "/search", "/similarity", "/nowhere"])
+        return "POST", path, {"content": content, "headers": JSON}
+    return "GET", draw.choice(["/health", "/metrics", "/map", "/"]), {}
+
+
+async def load(
+    process: "subprocess.Popen[str]", url: str, seconds: float, clients: int
+) -> tuple[Counter[str], list[float]]:
+    """Statuses of all answers, and the megabytes that the server held over time."""
+    until, draws = time.time() + seconds, [random.Random(number) for number in range(clients)]
+    statuses, memory = Counter[str](), list[float]()
+    seen = defaultdict[str, list[float]](list)
+    kinds = [*(kind for kind, count in OFTEN.items() for _ in range(count)), *ONCE]
+
+    async def ask(draw: random.Random) -> None:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            while time.time() < until:
+                kind = draw.choice(kinds)
+                method, path, arguments = request(kind, draw)
+                began = time.perf_counter()
+                try:
+                    answer = await client.request(method, path, **arguments)
+                except httpx.TransportError:
+                    statuses[f"{kind} cut"] += 1
                     continue
-                elif kind == "wrong":
-                    wrong: list[Any] = [{"input": [[-1]]}, {"input": []}, {"q": 1}, [], None, 3]
-                    content = json.dumps(rng.choice(wrong))
-                    path = rng.choice(["/v1/embeddings", "/search", "/similarity", "/nowhere"])
-                    answer = await client.post(path, content=content, headers=json_type)
-                else:
-                    answer = await client.get(rng.choice(["/health", "/metrics", "/map", "/"]))
-            except httpx.TransportError:
-                statuses[f"{kind} cut"] += 1
-                continue
-            seen.setdefault(kind, []).append(time.perf_counter() - began)
-            statuses[str(answer.status_code)] += 1
-    return statuses
-
-
-async def load(server: Server, seconds: float, clients: int) -> tuple[Counter[str], list[float]]:
-    """Statuses of all answers, and the server's memory over time."""
-    until = time.time() + seconds
-    seen: dict[str, list[float]] = {}
-    memory: list[float] = []
+                seen[kind].append(time.perf_counter() - began)
+                statuses[str(answer.status_code)] += 1
 
     async def watch() -> None:
         while time.time() < until:
-            memory.append(resident(server.process.pid))
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+            memory.append(int(line.split()[1]) / 1024)
             await asyncio.sleep(max(0.5, seconds / 60))
 
-    work = [one_client(server.url, number, until, seen) for number in range(clients)]
-    *counts, _ = await asyncio.gather(*work, watch())
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
+    await asyncio.gather(*map(ask, draws), watch())
     for kind, times in sorted(seen.items()):
         p50, p95, p99 = np.percentile(np.array(times) * 1000, [50, 95, 99])
         print(f"{kind:>10}  {len(times):6d}  p50 {p50:7.1f}  p95 {p95:7.1f}  p99 {p99:7.1f} ms")
-    return total, memory
+    return statuses, memory
 
 
 def main() -> int:
@@ -196,17 +163,16 @@ def main() -> int:
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--texts", type=int, default=1024, help="a round")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(options.model, Path(folder))
+        process, url = serve(options.model, Path(folder))
         try:
-            throughput(options.model, server, options.rounds, options.texts)
-            statuses, memory = asyncio.run(load(server, options.seconds, options.clients))
-            alive = httpx.get(f"{server.url}/health").status_code == 200
+            throughput(options.model, url)
+            statuses, memory = asyncio.run(load(process, url, options.seconds, options.clients))
+            alive = httpx.get(f"{url}/health").status_code == 200
         finally:
-            server.stop()
+            process.terminate()
+            process.wait(30)
     half = memory[len(memory) // 2 :]
     growth = statistics.mean(half[-5:]) / statistics.mean(half[:5]) - 1
     print("statuses", dict(sorted(statuses.items())))

@@ -2,16 +2,37 @@
 
 import numpy as np
 import pytest
-from benchmarks.gate import WORDS, WordVectors, passages
 
 from contrasent.adapt import steps as steps_
 from contrasent.adapt.steps import fit_map, learn_from_text
+from contrasent.metrics import normalize
 from contrasent.search.index import Index
 from contrasent.search.learned import mapped
 from contrasent.search.ranking import Ranker
 from contrasent.search.writer import Writer
 
-encode = WordVectors(32)
+SYLLABLES = ("bal", "cor", "dim", "fer", "gul", "hap", "jin", "kel", "lom", "mur")
+ENDINGS = ("an", "esk", "ip", "ond", "ur", "ath", "ell", "ov", "ick", "umb")
+WORDS = [beginning + ending for beginning in SYLLABLES for ending in ENDINGS]
+VECTORS = dict(zip(WORDS, np.random.default_rng(0).normal(size=(100, 32)), strict=True))
+
+
+def encode(texts):
+    """A text's vector is the mean of those of its words, drawn at random."""
+    words = (text.lower().replace(".", "").split() for text in texts)
+    means = [np.mean([VECTORS[word] for word in some], axis=0) for some in words]
+    return normalize(np.array(means, dtype=np.float32))
+
+
+def passages(random, documents):
+    """Passages of two to eight sentences of words drawn on their own, and each one's document."""
+    texts, names = [], []
+    for document in range(documents):
+        for _ in range(random.integers(1, 4)):
+            drawn = (" ".join(random.choice(WORDS, 8)) for _ in range(random.integers(2, 9)))
+            texts.append(" ".join(f"{sentence.capitalize()}." for sentence in drawn))
+            names.append(f"{document}.md")
+    return texts, names
 
 
 def learn(texts, names=None, encode=encode, until=lambda: 600.0, index=None):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.teaching import choices
 
 from contrasent.adapt import learner as learner_
 from contrasent.adapt import teaching
@@ -273,6 +272,22 @@ def test_a_fold_is_judged_by_the_way_that_is_best_for_the_others():
     values[5, folds == 0] = 1.0
     found = cross_fitted({AGAIN: values, NEW: values}, folds)
     assert found[AGAIN].tolist() == found[NEW].tolist() == [0.0] * 2 + [0.5] * 8
+
+
+def choices(seed, documents, each, strategies=20, shared=0.3):
+    """Gains of strategies that help nobody; those of one document have ``shared`` in common."""
+    random, count = np.random.default_rng(seed), documents * each
+    of = np.sort(np.r_[np.arange(documents), random.integers(0, documents, count - documents)])
+    common = random.normal(size=(strategies, documents))[:, of]
+    either, values = random.normal(size=(strategies, count)), {}
+    for kind in (AGAIN, NEW):
+        alone = (either + random.normal(size=(strategies, count))) * np.sqrt((1 - shared) / 2)
+        values[kind] = np.sqrt(shared) * common + alone
+        values[kind][0] = 0.0
+    queries = queries_of([(f"question {n}", {int(at): 1.0}) for n, at in enumerate(of)])
+    main = np.unique([query.document for query in queries], return_inverse=True)[1]
+    order = np.random.default_rng(seed).permutation(np.arange(main.max() + 1) % teaching.FOLDS)
+    return queries, values, order[main]
 
 
 @pytest.mark.parametrize(

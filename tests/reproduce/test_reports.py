@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from benchmarks import bases
 
 from contrasent.reproduce.console import cells_csv, markdown
 from contrasent.reproduce.results import stored_book
@@ -34,7 +33,6 @@ def test_the_pages_of_both_bases_are_made_from_their_results(found, larger):
     assert len(larger["items"]) > len(found["items"])
     assert markdown(found) == (STORED / "tables.md").read_text("utf-8")
     assert markdown(larger) == (home / "tables.md").read_text("utf-8")
-    assert bases.page(found, larger) == (home / "bases.md").read_text("utf-8")
 
 
 def test_what_is_stored_names_no_folder_of_a_machine():

@@ -5,7 +5,6 @@ import statistics
 
 import numpy as np
 import pytest
-from benchmarks import verdicts as simulation
 from scipy import stats
 
 from contrasent.reproduce import table_verdicts
@@ -339,23 +338,78 @@ def test_a_printed_difference_within_the_margin_counts_as_none():
         assert found.cells["p = 0.2", "stsb"].word == expected
 
 
-WORLDS = {
-    "no row differs": simulation.World(
-        simulation.alike(0.0), simulation.alike(0.1), simulation.alike(8), 0.6, simulation.alike(0)
-    ),
-    "all differ by the margin": simulation.World(
-        lambda i: MARGIN * (i > 0), simulation.alike(0.05), simulation.alike(3)
-    ),
-}
+def simulated(item, random, means, deviation, seeds, together=0.0):
+    """What rows that are trained gave, in columns that are half alike.
+
+    Args:
+        means: what each row differs by from 70 points.
+        deviation: how far a seed moves each row by itself.
+        together: how far a seed moves all rows alike, as one order of sentences does.
+    """
+    found = {column: {} for column in item.columns}
+    common = random.normal(size=(len(found), seeds))
+    for row, apart in means.items():
+        shared = random.normal(size=seeds)
+        for column, own in enumerate(found.values()):
+            noise = np.sqrt(0.5) * (shared + random.normal(size=seeds))
+            values = 70 + apart + deviation * (noise if len(found) > 1 else shared)
+            values += together * common[column]
+            own[row] = scores(*map(float, values), order=0 if together else None)
+    return found
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_wrong_verdicts_in_simulated_tables(world):
-    """A small part of ``benchmarks/verdicts.py``."""
+def truth(one, apart):
+    """The words that a true difference allows; on the edge of the margin none but its own."""
+    margin, way, hair = one.margin or 0.0, apart * one.favor, 1e-9
+    if one.kind == "equal":
+        inside, outside = abs(apart) < margin - hair, abs(apart) > margin + hair
+        return {word for word, holds in ((AGREES, inside), (DIFFERS, outside)) if holds}
+    edge = 0.0 if one.kind == "better" else -margin
+    allowed = {AGREES} if way > edge + hair else {DIFFERS} if way < edge - hair else set()
+    if one.kind == "better" and abs(apart) < margin - hair:
+        allowed.add(EQUIVALENT)
+    return allowed
+
+
+def is_wrong(verdict, means):
+    """Whether a verdict contradicts the true differences of its parts."""
+    if verdict.word in (OPEN, ABSENT):
+        return False
+    parts = [one for one in verdict.parts if one.effect is not None]
+    known = [truth(one, means[one.after] - means[one.before]) for one in parts]
+    if verdict.word == DIFFERS:
+        return not any(DIFFERS in words for words in known)
+    allowed = {AGREES, EQUIVALENT} if verdict.word == EQUIVALENT else {AGREES}
+    return not all(words & allowed for words in known)
+
+
+@pytest.mark.parametrize(
+    ("apart", "deviation", "seeds", "together"), [(0.0, 0.1, 8, 0.6), (MARGIN, 0.05, 3, 0.0)]
+)
+def test_wrong_verdicts_in_simulated_tables(apart, deviation, seeds, together):
+    """All rows but the first differ from it by so much; 5 % and twice its own error."""
     (item,) = ItemFolder().find(["simcse:table3"])
-    shares = simulation.wrong_tables(item, 100, 3, WORLDS[world])
-    assert max(shares[:2]) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 100)
-    assert shares[2] > 0.3
+    trained = [row.name for row in item.rows if row.kind == "train"]
+    means = {name: apart * (place > 0) for place, name in enumerate(trained)}
+    random, wrong, decided, asked = np.random.default_rng(3), np.zeros(2), 0, 0
+    for _ in range(100):
+        found = table_verdicts.decide(
+            item, "lab", simulated(item, random, means, deviation, seeds, together)
+        )
+        claims = [
+            verdict
+            for verdict in found.claims.values()
+            if verdict.p is not None
+            and all({part.before, part.after} <= means.keys() for part in verdict.parts)
+        ]
+        wrong += [
+            any(is_wrong(verdict, means) for verdict in some)
+            for some in (claims, found.cells.values())
+        ]
+        decided += sum(verdict.word != OPEN for verdict in claims)
+        asked += len(claims)
+    assert wrong.max() / 100 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 100)
+    assert decided > 0.3 * asked
 
 
 def test_a_wrong_verdict_is_counted():
@@ -371,4 +425,4 @@ def test_a_wrong_verdict_is_counted():
         ("better", OPEN, False),
     ):
         one = compared(effect(1.0), kind, margin=0.3)
-        assert simulation.is_wrong(Verdict(said, parts=(one,)), means) is bad
+        assert is_wrong(Verdict(said, parts=(one,)), means) is bad

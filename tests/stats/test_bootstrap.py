@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from benchmarks.coverage import MEAN, Design, coverage
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -18,6 +17,7 @@ from contrasent.stats.bootstrap import (
     clustered_mean,
     draw_counts,
     interval,
+    item_keys,
     paired_spearman_difference,
 )
 
@@ -106,17 +106,63 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     assert 0.90 <= inside / 300 <= 0.985  # 0.95, give or take its own error over 300 trials
 
 
+def coverage(items, sizes, law, *, trials, resamples, together):
+    """The share of intervals of the mean over sets that hold the true mean.
+
+    Cosines and gold scores are correlated normal numbers, with a correlation, a mean and a spread
+    of its own for each law; gold is rounded and cut as people's are. What stands in two sets has
+    the same two numbers in both.
+
+    Args:
+        items: of each set, (n,) which distinct item each place holds.
+        sizes: of each set, the sizes of its strata in order.
+        law: (m,) which law each distinct item's numbers follow.
+        together: equal items are resampled together, not each set for itself.
+    """
+    random = np.random.default_rng(0)
+    laws = int(law.max()) + 1
+    correlation = random.uniform(0.55, 0.9, laws)[law]
+    middle, spread = random.normal(2.8, 0.7, laws)[law], random.uniform(0.8, 1.5, laws)[law]
+    shift = random.normal(0, 0.4, laws)[law]
+
+    def draw(random):
+        shared, own = random.normal(size=(2, len(law)))
+        gold = np.clip(np.round(middle + spread * shared, 1), 0, 5)
+        return shift + correlation * shared + np.sqrt(1 - correlation**2) * own, gold
+
+    random = np.random.default_rng(1)
+    drawn = [draw(random) for _ in range(60)]
+    truth = np.mean([
+        metrics.spearman(*(np.concatenate([pair[i][own] for pair in drawn]) for i in (0, 1)))
+        for own in items.values()
+    ])  # fmt: skip
+    random, held = np.random.default_rng((0, 2)), 0
+    keys = item_keys([str(i) for i in range(len(law))])
+    for trial in range(trials):
+        cosines, gold = draw(random)
+        draws = []
+        for number, (name, own) in enumerate(items.items()):
+            stream = (trial,) if together else (trial, number)
+            counts = draw_counts(sizes[name], resamples, stream, keys[own] if together else None)
+            ranked = RankedPairs(cosines[own], gold[own])
+            draws.append(np.concatenate([ranked.spearman(block) for block in counts]))
+        low, high = interval(np.mean(draws, axis=0))
+        held += low <= truth <= high
+    return held / trials
+
+
 def test_intervals_of_a_mean_over_sets_that_share_items_cover_the_truth():
-    """Small sets, half of whose items are shared; benchmarks/coverage.py takes the real ones.
+    """Small sets, half of whose items are shared.
 
     Resampled each for itself, the mean's interval is too narrow: the covariance is not seen.
     """
     places = np.arange(240)
     items = {"a": places[:160], "b": places[80:240], "c": places[np.r_[0:80, 160:240]]}
     sizes = {"a": [80, 80], "b": [160], "c": [160]}
-    design = Design(items, sizes, places // 80)
-    options = {"trials": 200, "resamples": 150}
-    held = {own: coverage(design, **options, together=own)[MEAN] for own in (True, False)}
+    held = {
+        own: coverage(items, sizes, places // 80, trials=200, resamples=150, together=own)
+        for own in (True, False)
+    }
     # 0.95 give or take twice its own error over 200 trials (0.0154); the covariances of three such
     # sets double the variance of their mean, and 1.96 / sqrt(2) deviations hold 0.834.
     assert 0.919 <= held[True] <= 0.981

@@ -9,7 +9,7 @@ documents are not proven to lose. All queries then train the strategy that is be
 
 The best strategy of many looks better than it is, also to other folds, so that a 95 % interval
 would be too narrow: of choices among strategies that help nobody it keeps 9 %, that of 99 % keeps
-4 % (``python -m benchmarks.teaching --false``, research/adaptation.md).
+4 % (research/adaptation.md).
 """
 
 import time

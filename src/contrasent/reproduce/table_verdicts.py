@@ -4,7 +4,7 @@ The unit of a verdict is a statement (or, in families of their own, a value that
 prints). It agrees where all of its parts do, which needs the largest of their p values and no
 allowance for their number (Berger, 1982); it differs where one part does, by the smallest times
 their number. Holm's method decides the differences of all statements of a table together, and so
-their equivalences. ``benchmarks/verdicts.py`` counts wrong verdicts in simulated tables.
+their equivalences.
 """
 
 import math
