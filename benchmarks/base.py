@@ -146,9 +146,6 @@ def measure(
             write_json(target, known)
             print(f"{pooling}: {before[pooling]['STS7']:.2f}", flush=True)
     for corpus, rate, pooling, seed in product(corpora, rates, poolers, seeds):
-        name = f"{corpus}, {pooling}, learning_rate {rate:g}, {steps} steps, seed {seed}"
-        if name in after:
-            continue
         settings = Settings(
             max_steps=steps,
             learning_rate=rate,
@@ -156,8 +153,14 @@ def measure(
             batch_size=BATCH,
             max_seq_length=32,
             pooling=pooling,
-            precision="bf16",
+            precision="auto",
         )
+        name = (
+            f"{corpus}, {pooling}, learning_rate {rate:g}, {steps} steps, "
+            f"{settings.precision}, seed {seed}"
+        )
+        if name in after:
+            continue
         sampled = build(read_corpora()[corpus], steps * BATCH, data_folder(), target.parent)
         folder = target.parent / f"{target.stem}-{corpus}-{pooling}-{rate:g}-{seed}"
         objective = prepare(base, "simcse", {}, settings)
@@ -218,7 +221,7 @@ def card(facts: dict[str, Any], base: Path, config: dict[str, Any]) -> str:
         for corpus, runs in chosen(facts).items()
     )
     said = (
-        "SimCSE without labels, batch 64, 32 tokens, bf16, last step: at the rate that dev chooses "
+        "SimCSE without labels, batch 64, 32 tokens, last step: at the rate that dev chooses "
         f"contrast gains {gains} over the pooling before it that dev chooses. nli_sentences are "
         "the premises and hypotheses of SNLI and MultiNLI without labels, of the kind that STS "
         "consists of; wiki is the text of the pre-training."
@@ -325,7 +328,7 @@ def main() -> None:
             rates=given.rates,
             steps=given.steps,
             seeds=given.seeds,
-            poolers=given.poolings,
+            poolers=given.poolers,
         )
     else:
         pack(given.base, given.package, json.loads(given.measured.read_text("utf-8")))

@@ -1,6 +1,7 @@
 """The script benchmarks/base.py: attention removed and put back, gates, what pack writes."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -49,11 +50,46 @@ def test_gates_name_what_fails(bert, sentences, tmp_path, monkeypatch):
 
 def test_the_rate_is_chosen_by_development_scores():
     runs = {
-        "wiki, mean, learning_rate 0.1, 9 steps, seed 0": {"dev": 50.0, "STS7": 90.0},
-        "wiki, mean, learning_rate 0.2, 9 steps, seed 0": {"dev": 60.0, "STS7": 40.0},
-        "wiki, mean, learning_rate 0.2, 9 steps, seed 1": {"dev": 58.0, "STS7": 42.0},
+        "wiki, mean, learning_rate 0.1, 9 steps, fp32, seed 0": {"dev": 50.0, "STS7": 90.0},
+        "wiki, mean, learning_rate 0.2, 9 steps, fp32, seed 0": {"dev": 60.0, "STS7": 40.0},
+        "wiki, mean, learning_rate 0.2, 9 steps, fp32, seed 1": {"dev": 58.0, "STS7": 42.0},
     }
     assert [run["STS7"] for run in chosen({"simcse": runs})["wiki"]] == [40.0, 42.0]
+
+
+def test_measure_trains_with_the_poolers_asked_for(bert, sentences, tmp_path, monkeypatch):
+    """In the precision that this machine is fast in, which the name of a run says; each once."""
+    (tmp_path / "wiki").mkdir()
+    (tmp_path / "wiki" / "wiki1m_for_simcse.txt").write_text("\n".join(sentences[:200]))
+    monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path))
+    monkeypatch.setenv("CONTRASENT_PRECISION", "fp32")
+    trained = []
+
+    def fit(objective, texts, settings, *, output_dir, **how):
+        trained.append((settings.pooling, settings.precision))
+        output_dir.mkdir()
+        return SimpleNamespace(folder=bert)
+
+    encoder = SimpleNamespace(load=lambda folder, pooling="": None)
+    for name, instead in (
+        ("fit", fit),
+        ("prepare", lambda *given: None),
+        ("gates", lambda base: GATES),
+        ("TorchEncoder", encoder),
+        ("measured", lambda encoder: dict.fromkeys(STS7, 50.0)),
+        ("development", lambda encoder: 60.0),
+    ):
+        monkeypatch.setattr(base_, name, instead)
+    words = "base measure {} --json {} --corpora wiki --rates 1e-4 --steps 1 --poolers mean cls"
+    monkeypatch.setattr("sys.argv", words.format(bert, tmp_path / "base.json").split())
+    base_.main()
+    assert trained == [("mean", "fp32"), ("cls", "fp32")]
+    assert list(json.loads((tmp_path / "base.json").read_text())["simcse"]) == [
+        "wiki, mean, learning_rate 0.0001, 1 steps, fp32, seed 0",
+        "wiki, cls, learning_rate 0.0001, 1 steps, fp32, seed 0",
+    ]
+    base_.main()
+    assert len(trained) == 2
 
 
 def test_pack_writes_half_precision_and_a_card(sentences, tmp_path, monkeypatch):
@@ -72,7 +108,7 @@ def test_pack_writes_half_precision_and_a_card(sentences, tmp_path, monkeypatch)
     scores = dict.fromkeys(STS7, 50.0)
     facts = {"gates": GATES, "before": {"mean": scores}}
     facts["simcse"] = {
-        "wiki, mean, learning_rate 0.0001, 9 steps, seed 0": {**scores, "STS7": 53.0}
+        "wiki, mean, learning_rate 0.0001, 9 steps, fp32, seed 0": {**scores, "STS7": 53.0}
     }
     model = tmp_path / "bases" / "src" / "small" / "model"
     model.parent.mkdir(parents=True)
