@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from dataclasses import fields
 
 import pytest
 import typer
@@ -191,6 +192,44 @@ def test_every_command_and_setting_is_on_a_page(generated):
     assert all(f"| `{name}` |" in settings for name in names)
 
 
+def test_every_setting_that_a_page_sets_exists():
+    """In commands that are not run too, and on the cards of the bases."""
+    from benchmarks.pretrain import Recipe
+
+    from contrasent.engine import registry
+    from contrasent.train.settings import run_settings
+
+    known = {*run_settings(), *(field.name for field in fields(Recipe))}
+    known |= {p for name in registry.summaries() for p in registry.parameters(name)}
+    cards = [p.relative_to(ROOT) for p in ROOT.glob("bases/*/src/*/model/README.md")]
+    shown = [
+        (str(page), name)
+        for page in [*PAGES, *cards]
+        for name in re.findall(r"--set[ =]([\w.]+)=", (ROOT / page).read_text("utf-8"))
+    ]
+    unknown = [one for one in shown if one[1].rpartition(".")[2] not in known]
+    assert unknown == [("docs/migrating.md", "fp16")]  # shown as the error that it is
+    assert cards and len(shown) > 60
+
+
+@pytest.mark.parametrize("item", ["own:headlines", "own:halves"])
+def test_the_page_of_verdicts_says_what_the_command_prints(item, tmp_path):
+    folder, report = ROOT / "research" / "reproduction", tmp_path / "report.json"
+    stored = ["--from", str(folder / "contrasent-small"), "--json-file", str(report)]
+    assert invoke("reproduce", item, "--quiet", *stored).exit_code == 0
+    page = (folder / "README.md").read_text("utf-8")
+    count = 0
+    for claim in json.loads(report.read_text("utf-8"))["items"][0]["claims"]:
+        if len(claim["parts"]) > 1 or claim["verdict"]["word"] == "not run":
+            continue
+        (part,) = claim["parts"]
+        low, mean, high = (part["effect"][name] for name in ("low", "ours", "high"))
+        said = f"{claim['verdict']['word']}, {part['why'].rpartition(', ')[2]}"
+        assert f"| {mean:+.1f} | [{low:+.1f}, {high:+.1f}] | {said}" in page, claim["text"]
+        count += 1
+    assert count >= 5
+
+
 def test_every_page_is_in_the_navigation():
     text = (ROOT / "zensical.toml").read_text("utf-8")
     navigation = re.findall(r'"([\w/-]+\.md)"', text)
@@ -198,7 +237,7 @@ def test_every_page_is_in_the_navigation():
     beside = {f"reference/{n}.md" for n in ("cli", "python/index")}
     classes = {f"reference/python/{page.file}.md" for page in reference.PAGES}
     notebooks = {f"tutorials/{p.stem}.md" for p in (ROOT / "docs" / "tutorials").glob("*.ipynb")}
-    assert len(pages | beside | notebooks) == 20
+    assert len(pages | beside | notebooks) == 21
     assert sorted(navigation) == sorted(pages | beside | notebooks | classes)
 
 
