@@ -123,7 +123,7 @@ class Planner:
         """The work for items."""
         self._jobs = {}
         manifests = {item.name: self._item(item, seeds) for item in items}
-        # Of all tables the first seeds before the second ones.
+        # The first seeds of all tables come before the second ones.
         return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.seed), manifests)
 
     def _item(self, item: Item, wanted: int | None) -> Json:
@@ -212,7 +212,7 @@ class Planner:
         trace = options if kind in measures.FOLLOWING else None
         select = "none" if trace else training.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
-        judged_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
+        evaluated_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
         values = {**training.defaults, **training.given}
         fingerprint = {
             "version": NUMBERS["train"],
@@ -227,7 +227,7 @@ class Planner:
             "corpus": [built.digest, built.documents],
             "select": select,
             "trace": [kind, trace] if trace is not None else None,
-            "judged on": judged_on,
+            "judged on": evaluated_on,  # the name in stored keys
         }
         given = {**training.given, **{k: str(v) for k, v in models.items()}}
         training = replace(

@@ -2,7 +2,7 @@
 
 The queue of jobs is the folder of results itself: a job is done when its files are there. It can be
 stopped at any time and started again, also with more items or seeds, and nothing is computed twice;
-a training run that was under way goes on from its checkpoint. Processes share the work by locks.
+an interrupted training run resumes from its checkpoint. Processes share the work by locks.
 """
 
 import hashlib

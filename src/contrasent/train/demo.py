@@ -148,7 +148,7 @@ def _page(
         map=pictures.maps({n: (a[:MAPPED], b[:MAPPED]) for n, (a, b) in sides.items()}),
         measured=[s.one(metric=m).value for m in NUMBERS for s in spaces.values()],
         mapped=min(MAPPED, len(questions)),
-        judged=len(questions),
+        held_out=len(questions),
         others=len(order),
         counts=[int((np.sign(gains[order]) == sign).sum()) for sign in (1, 0, -1)],
         examples=[
