@@ -110,14 +110,18 @@ class ItemResults:
 
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
-        rows = {claim.subject, claim.row, *claim.than} & self.planned.keys()
-        measured = (entry for row in rows for entry in self.planned[row]["measured"].values())
-        units = (unit for entry in measured for unit in entry["units"].values())
-        keys = {self.records[unit]["model"] for unit in units if unit in self.records}
-        trained = [self.records[key] for key in keys if key in self.records]
-        lines = (line for record in trained for line in record.get("shares", ()))
+        # The training runs behind the rows that it names.
+        trained: dict[str, Json] = {}
+        for row in {claim.subject, claim.row, *claim.than} & self.planned.keys():
+            for about in self.planned[row]["measured"].values():
+                for unit in about["units"].values():
+                    key = self.records.get(unit, {}).get("model")
+                    if key in self.records:
+                        trained[key] = self.records[key]
+        # The largest share logged in any of them; a run without a log may have had more.
+        lines = [line for record in trained.values() for line in record.get("shares", ())]
         largest = max((line[claim.term] for line in lines if claim.term in line), default=None)
-        known = all("shares" in record for record in trained)
+        known = all("shares" in record for record in trained.values())
         return largest if known or (largest or 0.0) >= verdicts.INERT_SHARE else None
 
     def verdicts(self) -> TableVerdicts:
