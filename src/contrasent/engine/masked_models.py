@@ -150,10 +150,8 @@ class MaskedModel(nn.Module):
             guess = scores.argmax(-1)
             if levels is not None:
                 shares = scores.double().softmax(-1).cumsum(-1)
-                level = (
-                    _on(shares, levels[at[chosen] - tokens.offsets[0]])[:, None] * shares[:, -1:]
-                )
-                guess = torch.searchsorted(shares, level).squeeze(1)
+                drawn = _on(shares, levels[at[chosen] - tokens.offsets[0]])[:, None]
+                guess = torch.searchsorted(shares, drawn * shares[:, -1:]).squeeze(1)
             places.append(at[chosen])
             guesses.append(guess)
         # One copy, so that a GPU is waited for once.

@@ -146,10 +146,8 @@ class Objective(nn.Module):
         for term in self.terms.values():
             if isinstance(term, Term) and (term.learning_rate or term.warmup_steps):
                 own = [p for p in term.parameters() if p.requires_grad]
-                peak, begins = (
-                    term.learning_rate or learning_rate,
-                    0 if term.warmup_steps else start,
-                )
+                peak = term.learning_rate or learning_rate
+                begins = 0 if term.warmup_steps else start
                 groups.append({"params": own, "peak": peak, "start": begins})
         apart = {p for group in groups for p in group["params"]}
         others = [p for p in self.parameters() if p.requires_grad and p not in apart]

@@ -63,16 +63,10 @@ class Lesson:
 
 def table(lessons: Sequence[Lesson], base: str) -> list[str]:
     """Lines to print: MRR@10 by which each best step is chosen, its gain on others, the verdict."""
-    start = (
-        f"{Path(base).name} (base)",
-        f"{lessons[0].run.base_score:.3f}",
-        "",
-        "",
-        "starting point",
-    )
+    start = f"{lessons[0].run.base_score:.3f}"
     rows = [
         ("MRR@10 on held-out summaries", "validation", "test gain", "95 % CI", "verdict"),
-        start,
+        (f"{Path(base).name} (base)", start, "", "", "starting point"),
     ]
     for lesson in lessons:
         gain, ends = lesson.run.gain, ("", "")
