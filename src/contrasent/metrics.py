@@ -322,11 +322,6 @@ class Metric:
     better: Literal["higher", "lower"] = "higher"
     statistic: Statistic = item_mean
 
-    @property
-    def printed_times_100(self) -> bool:
-        """Whether it is printed as papers state it; metrics of ranking are read from 0 to 1."""
-        return self.hundredths and self.table != "retrieval"
-
 
 METRICS = {
     metric.name: metric

@@ -79,7 +79,7 @@ class Items:
 
 
 ItemsByRow = dict[RowKey, Items | tuple[RowKey, ...]]
-"""Of rows by their key: the items behind the number, or the rows whose plain mean it is."""
+"""By the key of a row: the items behind its number, or the rows whose plain mean it is."""
 
 
 HEADER = ("task", "split", "metric", "", "value", "95 % CI", "count")
@@ -170,7 +170,8 @@ def html_table(lines: Iterable[Sequence[str]]) -> str:
 
 def shown(metric: str, value: float, sign: Literal["", "+"] = "") -> str:
     """A value as printed: correlations and rates times 100, metrics of ranking as they are."""
-    if metrics.metric(metric).printed_times_100:
+    entry = metrics.metric(metric)
+    if entry.hundredths and entry.table != "retrieval":
         return f"{100 * value:{sign}.2f}"
     return f"{value:{sign}.3f}" if abs(value) < 1000 else f"{value:{sign},.0f}"
 

@@ -10,9 +10,9 @@ import torch
 
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine import difference, encodings, masked_models, registry
-from contrasent.engine.contrast import Contrast, merge
+from contrasent.engine.combination import Combination, merge
+from contrasent.engine.contrast import Contrast
 from contrasent.engine.masked_models import LanguageHead
-from contrasent.engine.objective import Combination
 from contrasent.engine.registry import find, parameters
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.losses import info_nce

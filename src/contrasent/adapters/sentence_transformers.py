@@ -58,9 +58,8 @@ class ObjectiveLoss(nn.Module):
                 raise OptionError(
                     "objective",
                     objective,
-                    f"the view {type(view).__name__} needs the text, which this trainer "
-                    "does not pass "
-                    "on; add the copies to the dataset, or use contrasent train",
+                    f"the view {type(view).__name__} needs the text, which this trainer does not "
+                    "pass on; add the copies to the dataset, or use contrasent train",
                 )
         self.seed = seed
         self.batches = 0

@@ -150,7 +150,7 @@ def train(
     line = plan.defaults.line(name) if plan.defaults is not None and not as_json else ""
 
     def say() -> None:
-        for text in (*plan.said(), *[line] * bool(line)):
+        for text in (*plan.notices(), *[line] * bool(line)):
             options.note(text)
 
     with options.resumable(f"--resume continues {output}"):

@@ -9,7 +9,7 @@ from contrasent.datasets.official import read_lines
 from contrasent.errors import DataError
 
 Judged = dict[str, tuple[str, dict[str, float]]]
-"""Of each query by its id: its text, and the gains of judged documents."""
+"""The text of each query by its id, and the gains of judged documents."""
 
 
 @dataclass(frozen=True, slots=True)

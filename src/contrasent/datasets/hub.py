@@ -90,21 +90,18 @@ def _fetch(
                 raise ConnectionError("the hub cannot be reached") from error
             there = (path for path in home.rglob("*") if path.is_file())
             names = choose([path.relative_to(home).as_posix() for path in there])
-            _check_shards(names)
+            # The numbers in their names show whether part of a download is missing.
+            shards = (re.fullmatch(r"(.*)-\d+-of-(\d+)\D.*", name) for name in names)
+            counts = Counter(shard.groups() for shard in shards if shard)
+            for (stem, total), count in counts.items():
+                if count < int(total):
+                    raise ConnectionError(f"of {stem}-*-of-{total} only {count} in the cache")
             return [home / name for name in names]
         names = choose(HfApi().list_repo_files(repository, **pinned))
         return [Path(hf_hub_download(repository, name, **pinned)) for name in names]
     except (OSError, HfHubHTTPError, LocalEntryNotFoundError, ValueError) as error:
         reason = (str(error) or type(error).__name__).split("\n")[0][:120]
         raise DataError(f"{problem} ({reason}); {remedy}") from error
-
-
-def _check_shards(names: list[str]) -> None:
-    """Reject files of which some are missing by their numbers, as after part of a download."""
-    shards = (re.fullmatch(r"(.*)-\d+-of-(\d+)\D.*", name) for name in names)
-    for (stem, total), count in Counter(shard.groups() for shard in shards if shard).items():
-        if count < int(total):
-            raise ConnectionError(f"of {stem}-*-of-{total} only {count} in the cache")
 
 
 def _pattern(split: str) -> str:
@@ -145,6 +142,6 @@ def hub_is_reachable() -> bool:
         return False
     try:
         get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-    except Exception:  # of whichever HTTP client the hub's package uses
+    except Exception:  # the type depends on the HTTP client of the hub's package
         return False
     return True

@@ -34,7 +34,13 @@ def sts_pairs(
     if task.startswith("STSB-") and form != "raw":
         raise OptionError("form", form, f"{task} was published only in the form 'raw'")
     if task == "SICKR-all":
-        return _sick_all(split, form, folder)
+        if split != "test":
+            raise OptionError("split", split, "SICKR-all joins all splits; use 'test'")
+        places = official.sts_places("SICKR", form, official.STS_TABLES["SICKR"]["test"].path)
+        if official.find(places, folder) is None:
+            return _from_hub(task, split, form, places[0])
+        parts = [sts_pairs("SICKR", split=s, form=form, folder=folder)[0] for s in SPLITS]
+        return (ScoredPairs.join(task, parts),)
     if task in official.STS_YEARS:
         if split != "test":
             raise OptionError("split", split, f"{task} has only a test split")
@@ -70,16 +76,6 @@ def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
             )
         subsets.append(_read_subset(path, subset))
     return tuple(subsets)
-
-
-def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
-    if split != "test":
-        raise OptionError("split", split, "SICKR-all joins all splits; use 'test'")
-    place = official.sts_places("SICKR", form, official.STS_TABLES["SICKR"]["test"].path)
-    if official.find(place, folder) is None:
-        return _from_hub("SICKR-all", split, form, place[0])
-    parts = [sts_pairs("SICKR", split=s, form=form, folder=folder)[0] for s in SPLITS]
-    return (ScoredPairs.join("SICKR-all", parts),)
 
 
 def _read_subset(path: Path, subset: official.Subset) -> ScoredPairs:

@@ -48,7 +48,10 @@ def convert(source: Path, folder: Path) -> None:
     longest = int(config["max_position_embeddings"])
     names = dict(fast.special_tokens_map)
     Tokenizer(fast.backend_tokenizer, max_seq_length=longest, names=names).save(folder)
-    write_object(folder / ORIGIN, {"file": source.name, **_origin(fields)})
+    # License, maker, name and source of the model, as far as the file states them.
+    stated = {key.split(".", 1)[1]: fields.get(key) for key in FACTS}
+    known = {key: str(value) for key, value in stated.items() if value}
+    write_object(folder / ORIGIN, {"file": source.name, **known})
 
 
 def _checked(source: Path) -> dict[str, Any]:
@@ -68,9 +71,3 @@ def _checked(source: Path) -> dict[str, Any]:
     if not fields.get("tokenizer.ggml.tokens"):
         raise ModelError(f"{source}: contains no tokenizer; use a file of the whole model")
     return fields
-
-
-def _origin(fields: dict[str, Any]) -> dict[str, str]:
-    """License, maker, name and source of the model, as far as the file states them."""
-    stated = {key.split(".", 1)[1]: fields.get(key) for key in FACTS}
-    return {key: str(value) for key, value in stated.items() if value}

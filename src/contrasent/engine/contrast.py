@@ -1,7 +1,7 @@
 """Terms computed from vectors alone: the contrast, of dimensions, and of rated pairs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -138,7 +138,7 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
     encoder = encodings.networks.encoder
     query, document = (encoder.prompts.of_task(task) for task in ("query", "document"))
     framed: list[tuple[Ids, Ids] | None] = [None, None]
-    if encodings.networks.labeled and query != document:  # equal ones tell no texts apart
+    if encodings.networks.labeled and query != document:  # equal ones do not distinguish texts
         framed = [around(encoder.tokenize(["", "a"], prompt)[0]) for prompt in (query, document)]
     device = encoder.device  # NCCL gathers nothing that lies elsewhere
     sides = zip((anchors, positives[column]), framed, strict=True)
@@ -162,27 +162,6 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
 def _keys(tokens: Tokens, framed: tuple[Ids, Ids] | None) -> Tensor:
     """(n,) numbers of texts, equal for equal texts, whose rows have those ids around them."""
     return torch.from_numpy(row_keys(tokens, framed).view(np.int64))
-
-
-def merge(settings: list[Contrast]) -> Contrast:
-    """Merge several contrasts: each setting from the one that differs from plain SimCSE."""
-    kinds = sorted({type(s) for s in settings} - {Contrast}, key=lambda kind: kind.__name__)
-    if len(kinds) > 1:
-        two = " and ".join(kind.__name__ for kind in kinds)
-        raise OptionError("--objective", two, "contrasts of different kinds cannot be combined")
-    kind = kinds[0] if kinds else Contrast
-    merged: dict[str, Any] = {}
-    for field in fields(kind):
-        values = [getattr(s, field.name) for s in settings if hasattr(s, field.name)]
-        departing = sorted({v for v in values if v != field.default}, key=str)
-        if len(departing) > 1:
-            raise OptionError(
-                field.name,
-                departing[0],
-                f"the combined objectives differ ({' and '.join(map(repr, departing))}); set it",
-            )
-        merged[field.name] = departing[0] if departing else field.default
-    return kind(**merged)
 
 
 class DimensionWise(Term):

@@ -82,7 +82,14 @@ class DifferencePrediction(Term):
     def forward(self, encodings: BatchEncodings) -> dict[str, Tensor]:
         """The term of a step, and the discriminator's accuracy."""
         conditions = encodings.noisy if self.condition == "projected" else encodings.pooled
-        sources = self._sources(encodings)
+        # The sentences to edit, and the view that helps: (view, tokens, column of masks).
+        sentences = encodings.columns("anchor", "positive")[:2]
+        sources: list[tuple[int, Tokens, int]] = []
+        if self.target != "next":
+            sources += [(i, tokens, i) for i, tokens in enumerate(sentences)]
+        if self.target != "same":
+            following = encodings.columns("edited")[0]
+            sources += [(i, following, 2 + i) for i in range(len(sentences))]
         condition = torch.cat([self._given(conditions[i], encodings.batch) for i, _, _ in sources])
         terms: list[dict[str, Tensor]] = []
         for k, kind in enumerate(self.kinds):
@@ -101,17 +108,6 @@ class DifferencePrediction(Term):
         every, first = parallel.gather(vectors), parallel.first_row(len(vectors))
         others = other_rows(len(every), batch.seed, batch.step)[first : first + len(vectors)]
         return every[torch.from_numpy(others).to(vectors.device)]
-
-    def _sources(self, encodings: BatchEncodings) -> list[tuple[int, Tokens, int]]:
-        """The sentences to edit, and the view that helps: (view, tokens, column of masks)."""
-        sentences = encodings.columns("anchor", "positive")[:2]
-        sources = []
-        if self.target != "next":
-            sources += [(i, tokens, i) for i, tokens in enumerate(sentences)]
-        if self.target != "same":
-            following = encodings.columns("edited")[0]
-            sources += [(i, following, 2 + i) for i in range(len(sentences))]
-        return sources
 
     def _edit(self, kind: str, encodings: BatchEncodings, tokens: Tokens, column: int) -> "Edit":
         randoms = encodings.generators(self, column)
@@ -184,7 +180,11 @@ class DifferencePrediction(Term):
             part: Normalization = "mean_with_padding" if padded else "sum"
             total = total + token_detection(scores, labels, mask, normalization=part, count=1.0)
             positions += mask.numel()
-            tally += _tally(scores.detach().argmax(-1), labels.bool(), mask)
+            # Changed tokens detected and in total; original ones likewise.
+            guess = scores.detach().argmax(-1)
+            changed_here, original = labels.bool() & mask, ~labels.bool() & mask
+            hits = (guess == 1) & changed_here, changed_here, (guess == 0) & original, original
+            tally += torch.stack([where.sum().float() for where in hits])
         count: Tensor | float
         if self.normalization == "sum":
             count = 1 / parallel.world()
@@ -336,12 +336,3 @@ def _longest(tokens: Tokens, device: torch.device) -> int:
 def _everywhere(count: Tensor) -> Tensor:
     """A count averaged over processes, so that DDP's average divides by the total count."""
     return parallel.average(count.float()).clamp_min(1e-6)
-
-
-@torch.no_grad()
-def _tally(guess: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Changed tokens detected and in total; original ones likewise."""
-    changed, original = labels & mask, ~labels & mask
-    detected = (guess == 1) & changed
-    unchanged = (guess == 0) & original
-    return torch.stack([x.sum().float() for x in (detected, changed, unchanged, original)])

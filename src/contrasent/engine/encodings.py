@@ -321,7 +321,7 @@ def delete_tokens(
 
 
 def round_half_up(value: float) -> int:
-    """The nearest whole number, halves up."""
+    """The nearest whole number, rounding half up."""
     return int(np.floor(value + 0.5))
 
 

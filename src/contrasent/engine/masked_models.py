@@ -62,7 +62,17 @@ class LanguageHead(nn.Module):
                 None,
                 "give the folder with the masked-LM head, or 'new' to train one from scratch",
             )
-        model: Any = _new(encoder) if source == "new" else _read(str(source))
+        model: Any
+        if source == "new":
+            from transformers import AutoModelForMaskedLM
+
+            backbone = cast(Any, encoder.backbone)
+            model = AutoModelForMaskedLM.from_config(backbone.config)
+            with torch.no_grad():
+                output = model.get_output_embeddings()
+                output.weight.copy_(backbone.get_input_embeddings().weight)
+        else:
+            model = _read(str(source))
         configs: list[Any] = [model.config, encoder.backbone.config]
         if len({(config.hidden_size, config.vocab_size) for config in configs}) > 1:
             raise ModelError(f"{source}: its masked-LM head does not match the encoder's vectors")
@@ -140,10 +150,8 @@ class MaskedModel(nn.Module):
             guess = scores.argmax(-1)
             if levels is not None:
                 shares = scores.double().softmax(-1).cumsum(-1)
-                level = (
-                    _on(shares, levels[at[chosen] - tokens.offsets[0]])[:, None] * shares[:, -1:]
-                )
-                guess = torch.searchsorted(shares, level).squeeze(1)
+                drawn = _on(shares, levels[at[chosen] - tokens.offsets[0]])[:, None]
+                guess = torch.searchsorted(shares, drawn * shares[:, -1:]).squeeze(1)
             places.append(at[chosen])
             guesses.append(guess)
         # One copy, so that a GPU is waited for once.
@@ -282,17 +290,6 @@ def _read(name: str) -> nn.Module:
             f"{name}: has no masked-LM head ({missing[0]} is missing); use another folder, or "
             "language_head=new to train one"
         )
-    return cast(nn.Module, model)
-
-
-def _new(encoder: TorchEncoder) -> nn.Module:
-    from transformers import AutoModelForMaskedLM
-
-    backbone = cast(Any, encoder.backbone)
-    model = AutoModelForMaskedLM.from_config(backbone.config)
-    with torch.no_grad():
-        output = model.get_output_embeddings()
-        output.weight.copy_(backbone.get_input_embeddings().weight)
     return cast(nn.Module, model)
 
 

@@ -1,6 +1,6 @@
-"""The base class of objectives, its views from parameters, and combinations of several."""
+"""The base class of objectives, and their views from parameters."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import make_head
-from contrasent.engine import contrast
 from contrasent.engine.contrast import Contrast, Duplicates
 from contrasent.engine.encodings import Baseline, BatchEncodings, Term, Terms
 from contrasent.engine.momentum_queue import MomentumQueue, copy_encoder
@@ -109,22 +108,20 @@ class Objective(nn.Module):
             batch: the rows of this process.
         """
         if self.training and batch.step < self.warmup_steps:
-            return self._warm_up(batch)
+            # Only the terms with a warm-up, of vectors without gradient; the others are 0.
+            encodings = BatchEncodings(self, batch, frozen=True)
+            device = self.encoder.device
+            terms: Terms = {name: torch.zeros((), device=device) for name in self.weights}
+            for term in self.terms.values():
+                if isinstance(term, Term) and batch.step < term.warmup_steps:
+                    terms.update(term(encodings))
+            return terms
         encodings = BatchEncodings(self, batch)
-        terms: Terms = self.contrast(encodings) if self.contrast is not None else {}
+        terms = self.contrast(encodings) if self.contrast is not None else {}
         for term in self.terms.values():
             terms.update(term(encodings))
         if self.queue is not None and self.training:
             self.queue.encode(encodings)
-        return terms
-
-    def _warm_up(self, batch: Batch) -> Terms:
-        """The terms that learn before all else does, of vectors without gradient; others are 0."""
-        encodings = BatchEncodings(self, batch, frozen=True)
-        terms: Terms = {name: torch.zeros((), device=self.encoder.device) for name in self.weights}
-        for term in self.terms.values():
-            if isinstance(term, Term) and batch.step < term.warmup_steps:
-                terms.update(term(encodings))
         return terms
 
     @property
@@ -149,10 +146,8 @@ class Objective(nn.Module):
         for term in self.terms.values():
             if isinstance(term, Term) and (term.learning_rate or term.warmup_steps):
                 own = [p for p in term.parameters() if p.requires_grad]
-                peak, begins = (
-                    term.learning_rate or learning_rate,
-                    0 if term.warmup_steps else start,
-                )
+                peak = term.learning_rate or learning_rate
+                begins = 0 if term.warmup_steps else start
                 groups.append({"params": own, "peak": peak, "start": begins})
         apart = {p for group in groups for p in group["params"]}
         others = [p for p in self.parameters() if p.requires_grad and p not in apart]
@@ -312,119 +307,6 @@ class PairObjective(Objective):
             duplicates=duplicates,
         )
         self.use_projector(projector, encoders=encoders)
-
-
-OWN = ("forward", "loss", "optimizer", "after_step", "check")
-"""Methods of an objective of which a combination has its own."""
-
-PARTS = {"encoder", "projector", "second", "second_projector", "contrast", "queue", "terms"}
-"""Modules of an objective that a combination takes over."""
-
-
-class Combination(Objective):
-    """The parts of several methods in one objective.
-
-    Terms, queues and views add up; the contrastive term is one, and each of its settings comes from
-    the method that departs from plain SimCSE. Parameters of the same name are shared, and the first
-    method named says their default. Two methods that want different things are an error.
-    """
-
-    def __init__(
-        self, encoder: TorchEncoder, parts: Sequence[Objective], description: dict[str, Any]
-    ) -> None:
-        """Join the parts of several methods."""
-        super().__init__(encoder)
-        self._description = description
-        names, contrast_weight = str(description["name"]), description.get("contrast_weight")
-        for part in parts:
-            lost = [own for own in OWN if getattr(type(part), own) is not getattr(Objective, own)]
-            lost += [*sorted(part._modules.keys() - PARTS), *part._parameters, *part._buffers]
-            if lost:
-                problem = f"{part.name} has its own {lost[0]} and cannot be combined; use it alone"
-                raise OptionError("--objective", names, problem)
-        if contrast_weight is None:
-            weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}
-            contrast_weight = _one(weights, 1.0, names, "weights of the contrast")
-        self.labeled = any(part.labeled for part in parts)
-        self.graded = any(part.graded for part in parts)
-        self.views = _views(parts, names)
-        self.roles = _one({p.roles for p in parts}, ("anchor", "positive"), names, "columns")
-        self.masks = _one({p.masks for p in parts}, "independent", names, "dropout masks")
-        self.resample_views = all(part.resample_views for part in parts)
-        self.projector = next((p.projector for p in parts if p.projector is not None), None)
-        self.baseline = next((p.baseline for p in parts if p.baseline is not None), None)
-        seconds = [p for p in parts if p.second is not None]
-        if seconds:
-            self.second, self.second_projector = seconds[0].second, seconds[0].second_projector
-        contrasts = [part.contrast for part in parts if part.contrast is not None]
-        self.contrast = contrast.merge(contrasts) if contrasts and contrast_weight else None
-        queues = [part.queue for part in parts if part.queue is not None]
-        self.queue = queues[0] if queues else None
-        self.weights = {}
-        for part in parts:
-            for name, term in part.terms.items():
-                if name in self.terms and type(self.terms[name]) is not type(term):
-                    raise OptionError("--objective", names, f"both use a term {name!r}")
-                self.terms[name] = term
-            self.weights |= {n: weight for n, weight in part.weights.items() if n != "contrast"}
-        if self.contrast is not None:
-            self.weights["contrast"] = contrast_weight
-        self._check_parts(names, twice=len(queues) > 1)
-
-    def _check_parts(self, names: str, *, twice: bool) -> None:
-        """Reject parts that would be ignored."""
-        problem = None
-        columns = zip(self.views, self.roles, strict=False)
-        contrasted = [view for view, role in columns if role != "edited"]
-        plain = not self.labeled and contrasted == [Identity(), Identity()]
-        if self.graded and self.contrast is not None:
-            problem = "a contrast treats every pair as a positive, which scored pairs are not"
-        elif twice:
-            problem = "both use a queue"
-        elif self.queue is not None and self.contrast is None:
-            problem = "a queue needs a contrast"
-        elif self.queue is not None and self.second is not None:
-            problem = "a queue with two independent encoders is not defined"
-        elif self.queue is not None and self.baseline is not None:
-            problem = "templates are not subtracted from a queue's vectors; set denoise=false"
-        elif self.labeled and any(view.level == "row" for view in self.views):
-            problem = "next sentences cannot be combined with a corpus of pairs"
-        elif self.labeled and len(self.roles) > 2:
-            problem = "copies and next sentences need single sentences, not pairs"
-        elif self.masks == "fixed" and (not plain or self.second is not None):
-            problem = "masks=fixed uses the anchor's vector for all others; set masks=independent"
-        if problem:
-            raise OptionError("--objective", names, problem)
-
-    @property
-    def name(self) -> str:
-        """The methods' names, joined by "+"."""
-        return str(self._description["name"])
-
-    def describe(self) -> dict[str, Any]:
-        """Name and all parameters; digests of files that are not this library's."""
-        return dict(self._description)
-
-
-def _views(parts: Sequence[Objective], names: str) -> tuple[View, ...]:
-    """Column by column the one view that is not the sentence itself."""
-    width = max(len(part.views) for part in parts)
-    chosen: list[View] = []
-    for column in range(width):
-        views = [part.views[column] for part in parts if column < len(part.views)]
-        changing = [view for view in views if not isinstance(view, Identity)]
-        if len(changing) > 1 and any(view != changing[0] for view in changing):
-            kinds = " and ".join(type(view).__name__ for view in changing)
-            raise OptionError("--objective", names, f"they need different views ({kinds})")
-        chosen.append(changing[0] if changing else Identity())
-    return tuple(chosen)
-
-
-def _one(values: set[Any], plain: Any, names: str, what: str) -> Any:
-    departing = values - {plain}
-    if len(departing) > 1:
-        raise OptionError("--objective", names, f"they need different {what}")
-    return departing.pop() if departing else plain
 
 
 OPTIONS = ("percent", "rate", "rule", "count", "reach", "draw", "wordnet", "filler")

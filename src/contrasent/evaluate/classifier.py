@@ -319,7 +319,7 @@ class SentEval:
             return flat.reshape(len(rows), *weights.shape[1:])
 
         def gradient(rows: Rows, weights: Matrix) -> Matrix:
-            """Of the mean cross-entropy, and of L2 on weights and bias."""
+            """The gradient of the mean cross-entropy, and of L2 on weights and bias."""
             share = scores(rows, weights)
             share -= share.max(axis=1, keepdims=True)
             np.exp(share, out=share)

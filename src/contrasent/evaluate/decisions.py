@@ -78,7 +78,7 @@ def pair_classification(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """Tell paraphrases from other pairs by their cosine.
+    """Distinguish paraphrases from other pairs by their cosine.
 
     Of each set of pairs with classes 0 and 1, by default the test set of MRPC, and QQP, rows "ap"
     (average precision) and "f1_best".
@@ -144,7 +144,11 @@ def clustering(
 
     By default all of TREC (six kinds of questions) and SUBJ; the score is the mean of the starts.
     """
-    data = clustering_sets(folder) if sets is None else sets
+    data = dict(sets or {})
+    for task in CLUSTERED if sets is None else ():
+        parts = list(labeled.transfer_set(task, folder=folder).values())
+        first = tuple(text for part in parts for text in part.first)
+        data[task] = labeled.Labeled(first, None, np.concatenate([part.labels for part in parts]))
     encoded = encode_distinct(encode, [texts.first for texts in data.values()])
     builder = ReportBuilder(resamples, seed)
     for task, texts in data.items():
@@ -159,16 +163,6 @@ def clustering(
         items = Items("v_measure", np.tile(keys, starts), columns, (n,) * starts, "mean")
         builder.add(task, "test", "v_measure", value, n, draws=drawn, items=items)
     return builder.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
-
-
-def clustering_sets(folder: Path | None = None) -> dict[str, labeled.Labeled]:
-    """All texts of TREC and SUBJ with their classes."""
-    sets = {}
-    for task in CLUSTERED:
-        parts = list(labeled.transfer_set(task, folder=folder).values())
-        texts = tuple(text for part in parts for text in part.first)
-        sets[task] = labeled.Labeled(texts, None, np.concatenate([part.labels for part in parts]))
-    return sets
 
 
 def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:

@@ -176,7 +176,7 @@ def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> t
     start = linear_start(x.shape[1] - 1, y.shape[1], seed)[..., None]
 
     def gradient(rows: NDArray[np.int64], weights: Matrix) -> Matrix:
-        """Of the mean squared error over all entries, through the softmax."""
+        """The gradient of the mean squared error over all entries, through the softmax."""
         p = _softmax(x[rows] @ weights[..., 0])
         error = (p - y[rows]) * np.float32(2 / p.size)
         inner = p * (error - (error * p).sum(axis=1, keepdims=True))

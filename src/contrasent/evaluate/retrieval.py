@@ -25,7 +25,7 @@ from contrasent.stats.bootstrap import RESAMPLES, Keys, digest, item_keys
 from contrasent.types import EncodeFn, Vectors
 
 Relevant = int | Iterable[int] | Mapping[int, float]
-"""Of one query: the relevant document's position, several of them, or their gains."""
+"""The position of a query's relevant document, several of them, or their gains."""
 
 BLOCK = 16_000_000  # similarities in memory at once (64 MB)
 

@@ -155,7 +155,7 @@ def correlations(
 
 
 def _aggregated(found: Floats, aggregate: str, sizes: Sequence[int]) -> Any:
-    """Of the whole's number and its subsets', (..., 1 + subsets), the one of an aggregate."""
+    """The number of an aggregate, from those of the whole and its subsets (..., 1 + subsets)."""
     if aggregate in ("all", "") or found.shape[-1] == 1 or not found.size:
         return found[..., 0]
     weights = sizes if aggregate == "wmean" else None

@@ -1,7 +1,7 @@
 """Transfer: the accuracy of a linear classifier on fixed vectors, from many or few examples.
 
 SentEval's seven tasks (SimCSE, Table E.1); MRPC's features are |u - v| and u * v. Few-shot:
-logistic regression with C = 1 (MTEB's protocol), examples drawn anew, test items the same.
+logistic regression with C = 1 (MTEB's protocol); each draw has new examples, the same test items.
 """
 
 from collections.abc import Mapping, Sequence
@@ -204,7 +204,18 @@ def guess_items(
 ) -> dict[str, tuple[Keys, dict[int, Floats]]]:
     """By set, the keys (n,) of its test sentences and, by examples a class, (draws, n) 0 or 1."""
     random = np.random.default_rng((seed, 1))
-    parted = {task: _parted(parts, random) for task, parts in sets.items()}
+    # The examples of each set to draw from, and those to test.
+    parted: dict[str, tuple[Labeled, Labeled]] = {}
+    for task, parts in sets.items():
+        if "test" in parts:
+            parted[task] = parts["train"], parts["test"]
+            continue
+        whole = parts["all"]
+        first, second = (
+            Labeled(tuple(whole.first[i] for i in rows), None, whole.labels[rows])
+            for rows in np.split(random.permutation(len(whole)), [len(whole) // 2])
+        )
+        parted[task] = first, second
     chosen = {  # (draws, classes, most shots)
         task: np.stack([_draw(task, pool.labels, max(shots), random) for _ in range(draws)])
         for task, (pool, _) in parted.items()
@@ -227,18 +238,6 @@ def guess_items(
             right[k] = np.array(guessed_right, dtype=np.float64)
         guessed[task] = item_keys(test.first), right
     return guessed
-
-
-def _parted(parts: Mapping[str, Labeled], random: np.random.Generator) -> tuple[Labeled, Labeled]:
-    """The examples to draw from, and those to test."""
-    if "test" in parts:
-        return parts["train"], parts["test"]
-    whole = parts["all"]
-    halves = np.split(random.permutation(len(whole)), [len(whole) // 2])
-    pool, test = (
-        Labeled(tuple(whole.first[i] for i in rows), None, whole.labels[rows]) for rows in halves
-    )
-    return pool, test
 
 
 def _draw(task: str, labels: Integers, count: int, random: np.random.Generator) -> Integers:

@@ -134,7 +134,7 @@ class NeighborValidation:
 
     texts: Sequence[str]
     # least share at which a run gives the trained model rather than its base; 0 if the base is not
-    # a sentence encoder, so that its neighborhoods are no standard
+    # a sentence encoder, so that its neighborhoods are not a standard
     floor: float = FLOOR
 
     def __call__(self, encode: EncodeFn) -> Report:

@@ -44,7 +44,7 @@ def dimension_wise_contrast(
     with each column standardized over the batch. The defaults are those of the released code:
     biased variance, the inner product divided by the number of rows, the mean over dimensions.
     The paper's text is ``variance="unbiased", divide_by_rows=False, reduction="sum"``, whose
-    gradient is about 10,000 times as large (research/methods.md, "Does a term act?").
+    gradient is about 10,000 times as large (research/methods.md, "Terms without effect").
 
     Args:
         first: (n, d), one view; n >= 2.

@@ -218,7 +218,7 @@ def distill_ranking(
         def block(part: slice) -> Tensor:
             student = left[part] @ right.T / temperature
             teacher = guide[0][part] @ guide[1].T / guide_temperature
-            # One column fewer instead of an infinite logit, whose product with 0 is no number.
+            # One column fewer instead of an infinite logit, whose product with 0 is not a number.
             others_only = torch.ones_like(student, dtype=torch.bool)
             others_only.diagonal(first + part.start).fill_(False)
             p, q = (

@@ -122,7 +122,7 @@ def _item_text(item: Json) -> str:
             titles = (column["title"], *COLUMNS.values())
             lines += ["", *laid_out([titles, *shown], left=(0, len(COLUMNS)))]
     lines += [*_listing(item), "", *(_wrapped(line, "  ") for line in noise(item))]
-    lines += [_wrapped(f"{word:<14}{said}", " " * 14) for word, said in _statements(item)]
+    lines += [_wrapped(f"{word:<14}{claim}", " " * 14) for word, claim in _statements(item)]
     lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
     lines += [_wrapped(f"note: {line}", "  ") for line in item["needs"]]
     return "\n".join(lines).rstrip()
@@ -148,7 +148,7 @@ def cells_csv(book: Json) -> str:
 
 
 def compact(item: Json) -> list[list[str]]:
-    """An item as a table with its header: our mean ± deviation (published), or what is said."""
+    """An item as a table with its header: our mean ± deviation (published), or its facts."""
     columns = [
         column
         for column in item["columns"]
@@ -215,12 +215,12 @@ def markdown(book: Json) -> str:
         parts += [f"{line}\n" for line in noise(item)]
         if listed := _listing(item):
             parts += ["```text", "\n".join(listed).lstrip("\n"), "```", ""]
-        lines = [f"**{word}**: {said}" for word, said in _statements(item)]
+        lines = [f"**{word}**: {claim}" for word, claim in _statements(item)]
         lines += [f"missing: {line}" for line in missing(item)]
         for row in item["rows"]:
             quoted = f"quoted from {row['source']}" if row["kind"] == "quote" else ""
-            if said := "; ".join(filter(None, (row["note"], quoted))):
-                lines.append(f"{row['name']}: {said}")
+            if remark := "; ".join(filter(None, (row["note"], quoted))):
+                lines.append(f"{row['name']}: {remark}")
         parts += [*(f"- {line}" for line in (*lines, *item["needs"])), ""]
     return "\n".join(parts)
 

@@ -36,7 +36,7 @@ from contrasent.text.tables import open_table
 log = logging.getLogger(__name__)
 
 Texts = tuple[str, ...]  # A row: a sentence, or texts that belong together
-# Of every sample, unless an item draws one for each seed: rows of two runs differ only in order.
+# The same for every run, unless an item draws a sample for each seed: runs differ only in order.
 SAMPLE_SEED = 20210418
 
 
@@ -241,7 +241,13 @@ def build(
     rows = corpus.rows(data)
     if documents:
         parts = groupby(rows, key=bool)
-        groups = _sampled_documents([list(part) for some, part in parts if some], sentences, seed)
+        groups = [list(part) for some, part in parts if some]
+        if sentences:
+            # Whole documents in a random order, until there are enough sentences.
+            order = random.Random(seed).sample(range(len(groups)), len(groups))
+            before = accumulate((len(groups[i]) for i in order), initial=0)
+            chosen = [i for i, total in zip(order, before, strict=False) if total < sentences]
+            groups = [groups[i] for i in sorted(chosen)]
         text = "\n\n".join("\n".join(row[0] for row in group) for group in groups) + "\n"
         count = sum(map(len, groups))
     else:
@@ -273,14 +279,3 @@ def _sampled(rows: list[Texts], count: int | None, seed: int = SAMPLE_SEED) -> l
     if not count or count >= len(rows):
         return rows
     return [rows[i] for i in sorted(random.Random(seed).sample(range(len(rows)), count))]
-
-
-def _sampled_documents(
-    groups: list[list[Texts]], count: int | None, seed: int
-) -> list[list[Texts]]:
-    if not count:
-        return groups
-    order = random.Random(seed).sample(range(len(groups)), len(groups))
-    before = accumulate((len(groups[i]) for i in order), initial=0)
-    chosen = [i for i, total in zip(order, before, strict=False) if total < count]
-    return [groups[i] for i in sorted(chosen)]

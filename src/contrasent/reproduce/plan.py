@@ -123,7 +123,7 @@ class Planner:
         """The work for items."""
         self._jobs = {}
         manifests = {item.name: self._item(item, seeds) for item in items}
-        # Of all tables the first seeds before the second ones.
+        # The first seeds of all tables come before the second ones.
         return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.seed), manifests)
 
     def _item(self, item: Item, wanted: int | None) -> Json:
@@ -176,10 +176,17 @@ class Planner:
             return
         options = item.options(name, self.scale.name)
         own_seed = item.first_seed + seed
-        if row.kind == "encoder":
-            job = self._encoder(row)
-        else:
+        if row.kind == "train":
             job = self._training(row, own_seed, kind, options)
+        elif row.encoder == GLOVE:
+            path = measures.glove(self.data)
+            stamp = path.stat()
+            parts: Json = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
+            job = Job(digest_of(parts), "glove", str(path))
+        else:
+            folder = self._folder(row.encoder, row.base)
+            parts = {"encoder": self._digest(folder), "pooling": row.pooling}
+            job = Job(digest_of(parts), "encoder", str(folder), pooling=row.pooling)
         about = planned["measured"].setdefault(name, {"units": {}})
         try:
             measurement = self._measurement(job, row, kind, options, own_seed)
@@ -205,7 +212,7 @@ class Planner:
         trace = options if kind in measures.FOLLOWING else None
         select = "none" if trace else training.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
-        judged_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
+        evaluated_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
         values = {**training.defaults, **training.given}
         fingerprint = {
             "version": NUMBERS["train"],
@@ -220,23 +227,13 @@ class Planner:
             "corpus": [built.digest, built.documents],
             "select": select,
             "trace": [kind, trace] if trace is not None else None,
-            "judged on": judged_on,
+            "judged on": evaluated_on,  # the name in stored keys
         }
         given = {**training.given, **{k: str(v) for k, v in models.items()}}
         training = replace(
             training, settings=settings, given=given, select=select, corpus=built, trace=trace
         )
         return Job(digest_of(fingerprint), "train", str(base), training)
-
-    def _encoder(self, row: Row) -> Job:
-        if row.encoder == GLOVE:
-            path = measures.glove(self.data)
-            stamp = path.stat()
-            parts: Json = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
-            return Job(digest_of(parts), "glove", str(path))
-        folder = self._folder(row.encoder, row.base)
-        parts = {"encoder": self._digest(folder), "pooling": row.pooling}
-        return Job(digest_of(parts), "encoder", str(folder), pooling=row.pooling)
 
     def _measurement(
         self, job: Job, row: Row, kind: str, options: Options, seed: int
@@ -269,16 +266,14 @@ class Planner:
         return self.base if name == BASE else self.checkpoints.get(name, name)
 
     def _folder(self, name: str, own: str = BASE) -> Path:
-        if NEW in (name, own if name == BASE else name):
-            return self._untrained(self._folder(BASE))
-        wanted = self._name(name, own)
-        elsewhere = wanted == name and name not in (BASE, *INSTALLED)
-        if elsewhere and self.scale.name == "lab" and own == BASE:
-            raise DataError(f"needs --checkpoint {name}=FOLDER")
-        return resolve(wanted)
-
-    def _untrained(self, base: Path) -> Path:
-        """A model of a base's shape with random weights, the same each time."""
+        if NEW not in (name, own if name == BASE else name):
+            wanted = self._name(name, own)
+            elsewhere = wanted == name and name not in (BASE, *INSTALLED)
+            if elsewhere and self.scale.name == "lab" and own == BASE:
+                raise DataError(f"needs --checkpoint {name}=FOLDER")
+            return resolve(wanted)
+        # A model of the base's shape with random weights, the same each time.
+        base = self._folder(BASE)
         target = self.store.model(f"untrained-{self._digest(base)[:12]}")
         if not (target / "modules.json").is_file():
             import torch

@@ -39,7 +39,15 @@ class ItemResults:
         self.draws: dict[tuple[str, str], Mapping[str, str]] = {}
         for row in item.rows:
             for name, about in self.planned.get(row.name, {}).get("measured", {}).items():
-                self._read((row.name, name), about["units"])
+                reports = self.reports[row.name, name] = {}
+                for seed, key in about["units"].items():
+                    if (unit := store.read("units", key)) is None:
+                        continue
+                    reports[seed] = Report.from_json(unit["report"])
+                    self.draws[row.name, name] = unit.get("draws", {})
+                    self.records[key] = unit
+                    if (record := store.read("units", f"train-{unit['model']}")) is not None:
+                        self.records[unit["model"]] = record
         self.scores: dict[str, dict[str, SeedScores]] = {}
         for column in item.columns.values():
             scores_of = {row.name: self._scores(row, column) for row in item.rows}
@@ -47,17 +55,11 @@ class ItemResults:
                 self.scores[column.name] = known
         for row in item.rows:
             self._derive(row)
-        self.forms = {name: self._forms(column) for name, column in item.columns.items()}
-
-    def _read(self, place: tuple[str, str], units: Mapping[str, str]) -> None:
-        reports = self.reports[place] = {}
-        for seed, key in units.items():
-            if (unit := self.store.read("units", key)) is not None:
-                reports[seed] = Report.from_json(unit["report"])
-                self.draws[place] = unit.get("draws", {})
-                self.records[key] = unit
-                if (record := self.store.read("units", f"train-{unit['model']}")) is not None:
-                    self.records[unit["model"]] = record
+        self.forms: dict[str, dict[str, str]] = {}  # the number formats of each column
+        for name, column in item.columns.items():
+            published = [row.expected[name].value for row in item.rows if name in row.expected]
+            ours = [scores.mean for scores in self.scores.get(name, {}).values()]
+            self.forms[name] = console.forms(published, ours, points=column.factor == 100)
 
     def _scores(self, row: Row, column: TableColumn) -> SeedScores | None:
         place, factor = (row.name, column.evaluation), column.factor
@@ -108,14 +110,18 @@ class ItemResults:
 
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
-        rows = {claim.subject, claim.row, *claim.than} & self.planned.keys()
-        measured = (entry for row in rows for entry in self.planned[row]["measured"].values())
-        units = (unit for entry in measured for unit in entry["units"].values())
-        keys = {self.records[unit]["model"] for unit in units if unit in self.records}
-        trained = [self.records[key] for key in keys if key in self.records]
-        lines = (line for record in trained for line in record.get("shares", ()))
+        # The training runs behind the rows that it names.
+        trained: dict[str, Json] = {}
+        for row in {claim.subject, claim.row, *claim.than} & self.planned.keys():
+            for about in self.planned[row]["measured"].values():
+                for unit in about["units"].values():
+                    key = self.records.get(unit, {}).get("model")
+                    if key in self.records:
+                        trained[key] = self.records[key]
+        # The largest share logged in any of them; a run without a log may have had more.
+        lines = [line for record in trained.values() for line in record.get("shares", ())]
         largest = max((line[claim.term] for line in lines if claim.term in line), default=None)
-        known = all("shares" in record for record in trained)
+        known = all("shares" in record for record in trained.values())
         return largest if known or (largest or 0.0) >= verdicts.INERT_SHARE else None
 
     def verdicts(self) -> TableVerdicts:
@@ -182,13 +188,6 @@ class ItemResults:
         ]
         if changed:
             yield f"{'; '.join(changed)}: run with another recipe than the item has now"
-
-    def _forms(self, column: TableColumn) -> dict[str, str]:
-        """The number formats of a column."""
-        rows = self.item.rows
-        published = [r.expected[column.name].value for r in rows if column.name in r.expected]
-        ours = [scores.mean for scores in self.scores.get(column.name, {}).values()]
-        return console.forms(published, ours, points=column.factor == 100)
 
 
 def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Json:
@@ -335,6 +334,12 @@ def _data_forms(notes: Mapping[str, object]) -> set[str]:
 
 def _entry(found: ItemResults) -> Json:
     item, manifest, decided = found.item, found.manifest, found.verdicts()
+    # The hits of each row's first seed for each query, as (cosine, text).
+    listings: Json = {}
+    for (name, _), reports in found.reports.items():
+        listed = [r.notes["listing"] for r in reports.values() if "listing" in r.notes]
+        if listed:
+            listings[name] = listed[0]
     return {
         "name": item.name,
         "paper": item.paper,
@@ -354,7 +359,7 @@ def _entry(found: ItemResults) -> Json:
         "rows": [_row(found, row, decided) for row in item.rows],
         "claims": [_claim(found, claim, decided.claims[claim.name]) for claim in item.claims],
         "figure": figure_data(item, found.scale, found.reports, found.scores),
-        "listings": _listings(found),
+        "listings": listings,
         "run": {"seeds": manifest.get("seeds", 0), **times(found.records)},
     }
 
@@ -471,13 +476,3 @@ def _why(found: ItemResults, comparison: verdicts.RowComparison, p: float | None
         limit = "tolerance" if comparison.kind == verdicts.VALUE else "margin"
         parts.append(f"{limit} {comparison.margin:g}")
     return ", ".join([*parts, *([console.p_value(p)] if p is not None else [])])
-
-
-def _listings(found: ItemResults) -> Json:
-    """The hits of each row's first seed for each query, as (cosine, text)."""
-    listings: Json = {}
-    for (row, _), seeds in found.reports.items():
-        listed = [report.notes["listing"] for report in seeds.values() if "listing" in report.notes]
-        if listed:
-            listings[row] = listed[0]
-    return listings

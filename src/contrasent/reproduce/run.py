@@ -2,7 +2,7 @@
 
 The queue of jobs is the folder of results itself: a job is done when its files are there. It can be
 stopped at any time and started again, also with more items or seeds, and nothing is computed twice;
-a training run that was under way goes on from its checkpoint. Processes share the work by locks.
+an interrupted training run resumes from its checkpoint. Processes share the work by locks.
 """
 
 import hashlib
@@ -291,7 +291,13 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     settings = Settings(**values)
     learner = prepare(base, training.objective, dict(training.given), settings)
     corpus = open_built(training.corpus.path, documents=training.corpus.documents)
-    resume = _same_settings(RunFolder(target).settings, settings)
+    # A stopped run is resumed unless its stored settings are others.
+    try:
+        before = json.loads(RunFolder(target).settings.read_text("utf-8"))["settings"]
+    except (OSError, ValueError, KeyError):
+        resume = True
+    else:
+        resume = bool(before == json.loads(json.dumps(asdict(settings))))
     began = time.monotonic()
     plan = Plan(
         objective=learner,
@@ -330,15 +336,6 @@ def _late_terms(log: list[Json], terms: Iterable[str]) -> dict[str, float]:
         for term in terms
         if late and term in late[0]
     }
-
-
-def _same_settings(stored: Path, settings: Any) -> bool:
-    """Whether a run can be resumed with its stored settings, if any."""
-    try:
-        before = json.loads(stored.read_text("utf-8"))["settings"]
-    except (OSError, ValueError, KeyError):
-        return True
-    return bool(before == json.loads(json.dumps(asdict(settings))))
 
 
 def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], Report] | None:

@@ -265,7 +265,7 @@ def decide(
     adjusted = _adjusted({place: one.tests() for place, one in compared.items()})
     cells = {place: _decided((one,), adjusted[place]) for place, one in compared.items()}
     parts = {claim.name: tuple(_compared(item, claim, scores)) for claim in item.claims}
-    # What chose the rows of a statement is no test of it.
+    # Data that chose the rows of a statement cannot test it.
     tests = {c.name: {} if c.chosen else joined(parts[c.name]) for c in item.claims}
     among = _adjusted(tests)
     claims = {}
@@ -373,7 +373,7 @@ def _cells(
             yield place, replace(comparison, kind=EQUAL, margin=column.margin)
         elif apart:
             yield place, replace(comparison, sign=math.copysign(1.0, apart), margin=column.margin)
-        elif ours is None:  # else there is no direction to agree with, no margin to be equal by
+        elif ours is None:  # otherwise neither a direction nor a margin is known
             yield place, comparison
 
 

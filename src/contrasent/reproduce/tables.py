@@ -124,8 +124,8 @@ class Row(Changes):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Row":
-        said = (self.objective, self.encoder, self.tuned, self.front, self.quote or self.facts)
-        if not self.blocked and sum(map(bool, said)) != 1:
+        kinds = (self.objective, self.encoder, self.tuned, self.front, self.quote or self.facts)
+        if not self.blocked and sum(map(bool, kinds)) != 1:
             problem = "a row needs exactly one of: an objective (trained), an encoder (evaluated), "
             raise ValueError(problem + "tuned, front, quote = true, blocked or facts")
         if self.kind == "train" and not self.corpus:

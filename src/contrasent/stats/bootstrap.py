@@ -72,7 +72,12 @@ def draw_counts(
         base = mixed(keys ^ stream)
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
         for start in range(0, number, rows):
-            counts = _keyed(base, start, min(rows, number - start))
+            block = min(rows, number - start)
+            # Poisson counts of resamples from `start` on, a multiple of 4: four from 64 bits.
+            numbers = np.arange(start // 4, (start + block + 3) // 4, dtype=np.uint64)
+            bits = mixed(base + numbers[:, None] * np.uint64(0x9E3779B97F4A7C15))
+            lanes = bits.view(np.uint16).reshape(len(numbers), len(base), 4).transpose(0, 2, 1)
+            counts = POISSON[lanes.reshape(-1, len(base))[:block]]
             sums = np.add.reduceat(counts, starts, axis=1)
             scale = np.asarray(sizes, dtype=np.float32) / np.maximum(sums, 1)
             yield counts * np.repeat(scale, sizes, axis=1)
@@ -85,14 +90,6 @@ def draw_counts(
             items += np.arange(block, dtype=np.int32)[:, None] * np.int32(size)
             drawn.append(np.bincount(items.ravel(), minlength=block * size).reshape(block, size))
         yield np.concatenate(drawn, axis=1, dtype=np.float32)
-
-
-def _keyed(base: Keys, first: int, block: int) -> Counts:
-    """Poisson counts of the resamples ``first`` (a multiple of 4) and on, four from 64 bits."""
-    numbers = np.arange(first // 4, (first + block + 3) // 4, dtype=np.uint64)
-    bits = mixed(base + numbers[:, None] * np.uint64(0x9E3779B97F4A7C15))
-    lanes = bits.view(np.uint16).reshape(len(numbers), len(base), 4).transpose(0, 2, 1)
-    return POISSON[lanes.reshape(-1, len(base))[:block]]
 
 
 def mixed(x: Keys) -> Keys:

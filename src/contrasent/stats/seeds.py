@@ -175,7 +175,9 @@ def unpaired_error(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:
     errors = [_welch(before, after)] if before.df and after.df else []
     # For equal arms the errors are the same, and Welch's has fewer degrees of freedom.
     if not math.isinf(before.df + after.df) and not (errors and before.runs == after.runs):
-        errors.append(_student(before, after))
+        df = before.df + after.df
+        variance = sum(arm.variance * (arm.df / df) for arm in (before, after))
+        errors.append((math.sqrt(variance * (1 / before.runs + 1 / after.runs)), df))
     return max(errors, key=lambda own: own[0] * t_quantile(UPPER, own[1]))
 
 
@@ -188,13 +190,6 @@ def _welch(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:
     # Shares of the whole, so that the squares of small variances do not vanish.
     squares = sum((v / total) * (v / total) / df for v, df in terms)
     return math.sqrt(total), 1 / squares if squares else math.inf
-
-
-def _student(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:
-    """One variance for both arms."""
-    df = before.df + after.df
-    variance = sum(arm.variance * (arm.df / df) for arm in (before, after))
-    return math.sqrt(variance * (1 / before.runs + 1 / after.runs)), df
 
 
 class TwoWay(NamedTuple):

@@ -63,16 +63,10 @@ class Lesson:
 
 def table(lessons: Sequence[Lesson], base: str) -> list[str]:
     """Lines to print: MRR@10 by which each best step is chosen, its gain on others, the verdict."""
-    start = (
-        f"{Path(base).name} (base)",
-        f"{lessons[0].run.base_score:.3f}",
-        "",
-        "",
-        "starting point",
-    )
+    start = f"{lessons[0].run.base_score:.3f}"
     rows = [
         ("MRR@10 on held-out summaries", "validation", "test gain", "95 % CI", "verdict"),
-        start,
+        (f"{Path(base).name} (base)", start, "", "", "starting point"),
     ]
     for lesson in lessons:
         gain, ends = lesson.run.gain, ("", "")
@@ -148,7 +142,7 @@ def _page(
         map=pictures.maps({n: (a[:MAPPED], b[:MAPPED]) for n, (a, b) in sides.items()}),
         measured=[s.one(metric=m).value for m in NUMBERS for s in spaces.values()],
         mapped=min(MAPPED, len(questions)),
-        judged=len(questions),
+        held_out=len(questions),
         others=len(order),
         counts=[int((np.sign(gains[order]) == sign).sum()) for sign in (1, 0, -1)],
         examples=[

@@ -124,7 +124,7 @@ def fit(
         plan = make_plan(
             source, stated, method=objective, base=base, evaluate=evaluate, keep=keep, stored=stored
         )
-        for line in plan.said():
+        for line in plan.notices():
             log.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", line)
         if chosen is not None:
             left = chosen if plan.rows is None else np.intersect1d(chosen, plan.rows)
@@ -133,7 +133,15 @@ def fit(
                 raise OptionError("rows", chosen.tolist(), problem)
             plan = replace(plan, rows=left)
     else:
-        _check_own(base, evaluate, named)
+        # What belongs to the name of a method is refused.
+        refused = {"base": base, "evaluate": None if callable(evaluate) else evaluate}
+        refused |= {name: named.get(name) for name in ("eval_size", *prepare.OF_MODEL)}
+        for option, value in refused.items():
+            if value is not None and value != getattr(Settings(), option, None):
+                trained = option in prepare.OF_MODEL
+                remedy = "whose encoder is trained as it is" if trained else "pass a function"
+                problem = f"needs the name of a method; this is an objective, {remedy}"
+                raise OptionError(option, value, problem)
         evaluator = evaluate if callable(evaluate) else None
         plan = Plan(
             objective=objective,
@@ -162,18 +170,6 @@ def _check_types(objective: Any, base: Any) -> None:
     if base is not None and not isinstance(base, str | Path):
         problem = "must be the name or the folder of a model; to use an Encoder, save it first"
         raise OptionError("base", type(base).__name__, problem)
-
-
-def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
-    """Reject, for an objective, what goes with the name of a method."""
-    refused = {"base": base, "evaluate": None if callable(evaluate) else evaluate}
-    refused |= {name: named.get(name) for name in ("eval_size", *prepare.OF_MODEL)}
-    for option, value in refused.items():
-        if value is not None and value != getattr(Settings(), option, None):
-            trained = option in prepare.OF_MODEL
-            remedy = "whose encoder is trained as it is" if trained else "pass a function"
-            problem = f"needs the name of a method; this is an objective, {remedy}"
-            raise OptionError(option, value, problem)
 
 
 def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
@@ -230,12 +226,19 @@ def fit_plan(
         config = plan.config(described, parallel.world()) | {"products": library}
         needed = 7 * sum(p.numel() * p.element_size() for p in objective.parameters())
         again = {"resume": resume, "overwrite": overwrite}
-        going_on = parallel.by_main(lambda: place.open(config, **again, needed=needed))
-        _check_same(config)
+        resumed = parallel.by_main(lambda: place.open(config, **again, needed=needed))
+        # All processes must have the same run; without a shared disk each needs the text.
+        names = ("settings", "objective", "corpus", "rows")
+        main = parallel.from_main({name: config[name] for name in names})
+        if other := [name for name in names if main[name] != config[name]]:
+            raise UserError(
+                f"process {parallel.rank()} differs from process 0 in {' and '.join(other)}; "
+                "every machine needs the same command and the same copy of the text"
+            )
         if (done := parallel.by_main(place.finished)) is not None:
             return done
         with processes.retain_freed_memory():
-            return _train(objective, plan, selector, tokens, on_start, going_on)
+            return _train(objective, plan, selector, tokens, on_start, resumed)
 
 
 def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to bottom
@@ -244,7 +247,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     selector: ModelSelector,
     tokens: Path | None,
     on_start: Callable[[], None] | None,
-    going_on: bool,
+    resumed: bool,
 ) -> Run:
     """A run from its first step, or from its checkpoint, to its last."""
     began, trained_seconds = time.monotonic(), 0.0
@@ -276,7 +279,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     batch = batches.plan.batch_size
     monitor, drift = Monitor(), Drift(objective, batches, total)
     first = 0
-    if going_on:
+    if resumed:
         state = _restore(place, objective, optimizer)
         first = int(state["step"])
         scaler.load_state_dict(state["scaler"])
@@ -285,7 +288,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         drift.restore(state["drift"])
     if parallel.is_main():
         # A run that was killed may have written lines of steps after its last checkpoint.
-        place.cut_log(first if going_on else -1)
+        place.cut_log(first if resumed else -1)
     wrapped = parallel.wrap(objective)
     window = 1 if encoder.device.type == "cpu" else WINDOW
     steps = StepRunner(
@@ -394,17 +397,6 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
                 with suppress(OSError):
                     folder.rmdir()
     return run
-
-
-def _check_same(config: dict[str, Any]) -> None:
-    """Check that all processes have the same run; without a shared disk each needs the text."""
-    names = ("settings", "objective", "corpus", "rows")
-    first = parallel.from_main({name: config[name] for name in names})
-    if other := [name for name in names if first[name] != config[name]]:
-        raise UserError(
-            f"process {parallel.rank()} differs from process 0 in {' and '.join(other)}; "
-            "every machine needs the same command and the same copy of the text"
-        )
 
 
 def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Optimizer) -> Any:

@@ -33,7 +33,7 @@ ROWS_BETWEEN = 3200
 LOOKS = 20
 
 LEAST_OVERLAP = 0.7
-"""Of a sentence encoder's neighbors; runs at 0.65 and 0.50 searched worse (research/results.md)."""
+"""Share of a sentence encoder's neighbors; 0.65 and 0.50 searched worse (research/results.md)."""
 
 MOST_COSINE_GAIN = 0.1
 """How much the mean cosine of random pairs may rise above the base's; it fell in every run."""
@@ -43,7 +43,7 @@ LEAST_RANK_SHARE = 0.8
 
 
 GRADIENT = "the gradient"
-STILL = 3  # steps without a gradient after which it is said
+STILL = 3  # steps without a gradient after which a warning is logged
 NO_GRADIENT = (
     "all gradients are zero, so nothing is learned: check that queries, answers and scores differ"
 )
@@ -96,7 +96,7 @@ class Drift:
             self.places = held_out[np.arange(TEXTS) * len(held_out) // TEXTS]
         few = len(cache) < FEWEST_TEXTS
         self.tokens = None if few else cache.tokens(0, self.places)
-        # Seldom, as it costs training time, and some twenty times in a long run.
+        # Rarely, as it costs training time: about twenty times in a long run.
         self.every = max(10, math.ceil(ROWS_BETWEEN / plan.batch_size), total // LOOKS)
         self.total = total  # steps of the run; the last one is measured too
         self.encoder = objective.encoder
@@ -141,32 +141,28 @@ class Drift:
         shared = metrics.shared_share(np.array(self.base["neighbors"]), near)
         numbers["neighbor_overlap"] = float(shared.mean())
         self.values = {k: round(v, 6) for k, v in numbers.items()} | {"measured_at": step}
-        problem = self._problem(self.base)
+        overlap, cosine = self.values["neighbor_overlap"], self.values["mean_cosine"]
+        rank = self.values["effective_rank"]
+        problem = ""
+        if self.guards and overlap < LEAST_OVERLAP:
+            left = "of the base's nearest neighbors remain"
+            problem = f"{100 * overlap:.0f} % {left} (below {100 * LEAST_OVERLAP:.0f} %)"
+        elif cosine > self.base["mean_cosine"] + MOST_COSINE_GAIN:
+            problem = (
+                f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
+                f"above the base's {self.base['mean_cosine']:.2f}"
+            )
+        elif rank < self.base["effective_rank"] * LEAST_RANK_SHARE:
+            problem = (
+                f"the effective rank is {rank:.0f}, less than {100 * LEAST_RANK_SHARE:.0f} % "
+                f"of the base's {self.base['effective_rank']:.0f}"
+            )
         if problem and not self.warned:
             self.warned = True
             remedy = ", take fewer steps, or train on matching pairs"
             remedy = " or take fewer steps" if self.labeled else remedy
             message = "step %d: %s. Search may be worse; lower learning_rate (now %.1e)%s"
             log.warning(message, step, problem, learning_rate, remedy)
-
-    def _problem(self, base: dict[str, Any]) -> str | None:
-        overlap, cosine = self.values["neighbor_overlap"], self.values["mean_cosine"]
-        rank = self.values["effective_rank"]
-        if self.guards and overlap < LEAST_OVERLAP:
-            left = "of the base's nearest neighbors remain"
-            return f"{100 * overlap:.0f} % {left} (below {100 * LEAST_OVERLAP:.0f} %)"
-        if cosine > base["mean_cosine"] + MOST_COSINE_GAIN:
-            return (
-                f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
-                f"above the base's {base['mean_cosine']:.2f}"
-            )
-        if rank < base["effective_rank"] * LEAST_RANK_SHARE:
-            return (
-                f"the effective rank is {rank:.0f}, less than {100 * LEAST_RANK_SHARE:.0f} "
-                "% of the base's "
-                f"{base['effective_rank']:.0f}"
-            )
-        return None
 
 
 def as_report(given: Any) -> Report:

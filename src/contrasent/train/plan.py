@@ -53,7 +53,7 @@ class Plan:
     rows: NDArray[np.int64] | None = None  # of the corpus that are trained on; all if None
     note: str = ""  # held-out rows, and limits of the evaluation
 
-    def said(self) -> list[str]:
+    def notices(self) -> list[str]:
         """What to know before the first step: the role of every column, and what is left out."""
         return [*self.corpus.roles, *self.corpus.notes(), *self.note.splitlines()]
 

@@ -36,7 +36,7 @@ LENGTH = Settings().max_seq_length
 BLOCK = 8192  # rows whose tokens a pooler counts at once
 COMPARED = 4_000_000  # rows up to which it is counted how many are read alike
 MARGIN = 0.95
-"""Of a hard negative, the most cosine as a share of the positive's: nearer ones may be right."""
+"""The most cosine of a hard negative as a share of the positive's: nearer ones may be right."""
 OF_MODEL = (
     *("pooling", "head", "normalize", "dropout", "attention_dropout", "bidirectional", "lora"),
     *("query_prompt", "document_prompt"),
@@ -127,7 +127,13 @@ def collator(
     inside = encoder.tokenizer
     cut = min(settings.max_seq_length, encoder.max_seq_length)
     tokenizer = Tokenizer(inside.backend, max_seq_length=cut, names=inside.names)
-    lower, prompts = encoder.lower_case, _column_prompts(objective, corpus, settings)
+    paired = objective.labeled and not objective.graded
+    for option in () if paired else ("query_prompt", "document_prompt"):
+        if getattr(settings, option):
+            problem = f"needs pairs of queries and documents, which {objective.name}"
+            raise OptionError(option, getattr(settings, option), f"{problem} does not use")
+    lower = encoder.lower_case
+    prompts = column_prompts(encoder.prompts, corpus.width, paired=paired)
     # The main process tokenizes, then one on each machine that does not see its folder.
     cache, wait = None, parallel.long_barrier()
     for turn in (parallel.is_main(), parallel.local_rank() == 0, True):
@@ -210,16 +216,6 @@ def check_scores(batches: Collator, objective: Objective) -> None:
     for term in objective.terms.values() if scores is not None else ():
         if (check := getattr(term, "check_scores", None)) is not None:
             check(np.asarray(scores)[batches.plan.rows])
-
-
-def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:
-    """The prompts of each column; of pairs, those of a query and of documents."""
-    prompts, paired = objective.encoder.prompts, objective.labeled and not objective.graded
-    for option in () if paired else ("query_prompt", "document_prompt"):
-        if getattr(settings, option):
-            problem = f"needs pairs of queries and documents, which {objective.name}"
-            raise OptionError(option, getattr(settings, option), f"{problem} does not use")
-    return column_prompts(prompts, corpus.width, paired=paired)
 
 
 def _order(

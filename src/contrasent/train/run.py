@@ -153,11 +153,18 @@ class RunFolder:
         self._lock = ExitStack()
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
-        """Make sure that the folder may be written; say whether a checkpoint is there."""
+        """Check that the folder may be written; return whether it holds a checkpoint."""
         files.check_writable(self.model, needed)
         for model in (self.base, self.best, self.last):
             files.recover_folder(model)
-        occupied = self._occupied()
+        # Nothing is lost if the run there ended before its first step.
+        occupied = sorted(path.name for path in self.model.iterdir())
+        early = (self.settings.name, self.tokens.name, files.LOCK, files.HOLDER)
+        begun = not self.home.is_dir() or any(
+            path.name not in early and not files.is_temporary(path) for path in self.home.iterdir()
+        )
+        if occupied == ["run"] and not begun:
+            occupied = []
         if occupied:
             self._check_loss(occupied, resume=resume, overwrite=overwrite)
         if not (resume and self.ended()):  # a complete run is only read
@@ -183,15 +190,6 @@ class RunFolder:
     def close(self) -> None:
         """Release the folder for other processes."""
         self._lock.close()
-
-    def _occupied(self) -> list[str]:
-        """Names in the folder; empty if its run ended before its first step."""
-        names = sorted(p.name for p in self.model.iterdir())
-        early = (self.settings.name, self.tokens.name, files.LOCK, files.HOLDER)
-        begun = not self.home.is_dir() or any(
-            path.name not in early and not files.is_temporary(path) for path in self.home.iterdir()
-        )
-        return [] if names == ["run"] and not begun else names
 
     def _check_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
         run, holds = self.settings.is_file(), f"{self.model}: contains {occupied[0]!r}"

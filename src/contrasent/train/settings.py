@@ -242,7 +242,7 @@ ENCODER_SETTINGS_PAIRS = {**ENCODER_SETTINGS, "learning_rate": 2e-5}
 """The same where the method learns from pairs, whose held-out ones watch over it."""
 
 ENCODER_DROPS = ("head", "mini_batch_size")
-"""Published settings that a sentence encoder has no use for: it keeps its own head."""
+"""Published settings that a sentence encoder does not use: it keeps its own head."""
 
 MOST_STEPS = 40
 """Steps of a run on single sentences from a sentence encoder, however large the corpus is: what
