@@ -44,7 +44,7 @@ def mark(i: int) -> str:
 
 
 def check_matplotlib() -> None:
-    """Make sure that pictures can be drawn."""
+    """Check that pictures can be drawn."""
     import_extra("matplotlib", "report", "a page with pictures")
 
 

@@ -93,7 +93,7 @@ def search(
         if no_match or not hits:
             lines.append([("", ""), ("no good match" if no_match else "nothing found", "")])
         for rank, group in enumerate(groups, 1):
-            # Of a document prose is shown before tasks and a table of contents.
+            # Prose of a document is shown before its tasks and its table of contents.
             first, *others = sorted(group, key=lambda at: some[at].listed)
             lines += _entry(rank, [hits[at] for at in (first, *others)], some[first], root)
         entry_of = {at: number for number, group in enumerate(groups, 1) for at in group}

@@ -151,7 +151,7 @@ class Origin:
 
 
 class Documents(Protocol):
-    """Documents that can be read anew, in the same order; ``str`` of them says where they are."""
+    """Documents that can be read again, in the same order; ``str`` of them says where they are."""
 
     report: ReadReport  # of the last iteration that ended, or of the one that is under way
     files: dict[str, dict[str, Any]]  # facts of the files that were read, see `facts_of`

@@ -60,7 +60,7 @@ def _front_matter(text: str, *, toml: bool) -> dict[str, Any] | None:
     try:
         fields = tomllib.loads(text) if toml else yaml.load(text, _YAML)
     except (yaml.YAMLError, tomllib.TOMLDecodeError, RecursionError, ValueError):
-        # "title: Part 2: the end" is no YAML, but is written often.
+        # "title: Part 2: the end" is not YAML, but is written often.
         fields, name = dict[str, Any](), ""
         for line in text.splitlines():
             if found := _ENTRY.fullmatch(line):

@@ -158,7 +158,7 @@ def local(element: Element) -> str:
 
 
 def attribute(element: Element | None, name: str) -> str:
-    """An attribute whatever its space; "" if there is none."""
+    """An attribute in any namespace; "" if there is none."""
     if element is None:
         return ""
     return next((v for key, v in element.attrib.items() if key.rpartition("}")[2] == name), "")

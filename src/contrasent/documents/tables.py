@@ -239,7 +239,14 @@ def _shown(value: Any, share: bool) -> str:
 
 def _of_office(archive: zipfile.ZipFile) -> dict[str, Sheet]:
     """The facts of the sheets of an xlsx, by their names."""
-    shares, facts = _share_styles(archive), dict[str, Sheet]()
+    # The numbers of the styles that show a number in percent.
+    styles, percent = parsed(archive, "xl/styles.xml"), {"9", "10"}
+    for one in styles.iterfind("{*}numFmts/{*}numFmt"):
+        if "%" in one.get("formatCode", ""):
+            percent.add(one.get("numFmtId", ""))
+    formats = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
+    shares = {str(at) for at, one in formats if one.get("numFmtId") in percent}
+    facts = dict[str, Sheet]()
     parts = related(archive, "xl/workbook.xml")
     for one in parsed(archive, "xl/workbook.xml").iterfind("{*}sheets/{*}sheet"):
         part, name = parts.get(link_of(one), ("", ""))[1], one.get("name", "")
@@ -258,16 +265,6 @@ def _of_office(archive: zipfile.ZipFile) -> dict[str, Sheet]:
                 joined = ("".join(t.text or "" for t in some).strip() for some in texts)
                 about.notes += filter(None, joined)
     return facts
-
-
-def _share_styles(archive: zipfile.ZipFile) -> set[str]:
-    """The numbers of the styles that show a number in percent."""
-    styles, percent = parsed(archive, "xl/styles.xml"), {"9", "10"}
-    for one in styles.iterfind("{*}numFmts/{*}numFmt"):
-        if "%" in one.get("formatCode", ""):
-            percent.add(one.get("numFmtId", ""))
-    formats = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
-    return {str(at) for at, one in formats if one.get("numFmtId") in percent}
 
 
 def _place(reference: str) -> Place:

@@ -268,27 +268,20 @@ class _Follower:
             if origin is None and self.source is None:
                 return SyncResult(0, 0, 0, 0, rows, ReadReport())
         with closing(Index.open(self.folder)) as index:  # nobody waits for what changes nothing
-            unchanged = self._unchanged(index.store, checksum)
-            if unchanged is not None:
-                return unchanged
+            origin = Origin.read(index.facts.origin)
+            source = self.documents(origin)
+            changes = compare(index.store, source, checksum)
+            if changes.none and source.origin == origin:
+                with suppress(OSError):  # its time is that of the last sync
+                    os.utime(self.folder / CHECKSUM)
+                totals = changes.unchanged, len(index.store), source.report
+                return SyncResult(0, 0, 0, *totals, removed=changes.removed)
             encode = self.model(index)
         with Writer(self.folder) as writer:
             source = self.documents(Origin.read(writer.facts.origin))
             changes = compare(writer.store, source, checksum)
             check_model(writer.facts, self.folder, encode.encoder.identity)
             return apply_changes(writer, source, changes, encode)
-
-    def _unchanged(self, store: Store, checksum: bool) -> SyncResult | None:
-        """The result where nothing is to be done; otherwise None."""
-        origin = Origin.read(store.facts.origin)
-        source = self.documents(origin)
-        changes = compare(store, source, checksum)
-        if not changes.none or source.origin != origin:
-            return None
-        with suppress(OSError):  # its time is that of the last sync
-            os.utime(self.folder / CHECKSUM)
-        totals = changes.unchanged, len(store), source.report
-        return SyncResult(0, 0, 0, *totals, removed=changes.removed)
 
 
 def apply_changes(

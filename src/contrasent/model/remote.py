@@ -47,7 +47,7 @@ class JsonServer:
         weakref.finalize(self, self._client.close)
 
     def ask(self, path: str, body: Any = None, *, attempts: int = ATTEMPTS) -> dict[str, Any]:
-        """The answer to a JSON body, or to a GET; a server that is silent or busy is asked again.
+        """The answer to a JSON body, or to a GET; a request to a silent or busy server is repeated.
 
         Raises:
             ModelError: it does not answer, or not with a JSON object.

@@ -32,7 +32,7 @@ OPEN = frozenset({"/", "/health", "/docs", "/openapi.json", "/page.js", "/page.c
 
 PROBES = frozenset({"/health", "/metrics"})  # routes that answer however busy the server is
 
-DRAINED = 4  # bodies up to so many times the limit are read to their end before they are rejected
+DRAINED = 4  # bodies up to this many times the limit are read to their end before they are rejected
 
 HEADERS = {
     "x-content-type-options": "nosniff",

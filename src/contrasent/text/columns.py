@@ -247,7 +247,7 @@ def _named(table: Table, texts: Sequence[int], role: str) -> list[int]:
 
 
 def _short_answer(table: Table) -> list[int]:
-    """The column "a" next to "q"; it is no known name by itself."""
+    """The column "a" next to "q"; by itself it is not a known name."""
     plain = [roles.plain_name(name) for name in table.columns]
     return [plain.index("a")] if "a" in plain and {"q", "question", "query"} & {*plain} else []
 

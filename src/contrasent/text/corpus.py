@@ -258,7 +258,9 @@ def open_corpus(
     if isinstance(source, Mapping) or hasattr(source, "columns"):
         problem = f"a {type(source).__name__} contains columns, not rows; pass a list of rows"
         raise InputError(SHOWN, f"{problem}, such as frame.to_dict('records') of a pandas frame")
-    paths = [source] if isinstance(source, str | Path) else _listed(source)
+    if not isinstance(source, Path | Iterable):
+        raise OptionError("corpus", source, "is neither a path nor rows of text")
+    paths: list[Any] = [source] if isinstance(source, str | Path) else list(source)
     others = [row for row in paths if not isinstance(row, Path) and row is not source]
     if len(others) == len(paths):
         _check_no_names_of_files(others)
@@ -281,13 +283,6 @@ def open_corpus(
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     scored = chosen[0].scored
     return Corpus(shown, chosen, at_least=at_least, documents=documents, scored=scored)
-
-
-def _listed(source: Any) -> list[Any]:
-    """Rows or paths as a list."""
-    if not isinstance(source, Iterable):
-        raise OptionError("corpus", source, "is neither a path nor rows of text")
-    return list(source)
 
 
 def _check_no_names_of_files(texts: Sequence[Any]) -> None:

@@ -23,7 +23,7 @@ from contrasent.types import Tokens, batched
 BLOCK = 65_536  # texts whose tokens are held at once
 CHUNK = 256  # sentences between two looks at the clock
 SLOT, MASK = "[X]", "[MASK]"
-"""Where a template has the sentence, and its mask token, whatever the vocabulary calls that."""
+"""Where a template has the sentence, and its mask token, in any vocabulary."""
 SIDE = "truncation_side"
 VOCABULARIES = ("vocab*", "*.model", "*.vocab")
 """Files of older tokenizers; without one of them transformers makes an empty tokenizer."""
@@ -181,7 +181,7 @@ class Tokenizer:
         if prompt:
             sentences = [prompt + sentence for sentence in sentences]
         parts, lengths, cut, specials = [], list[int](), list[bool](), self.specials
-        # Of a text without tokens, where the template adds none.
+        # The token of a text without tokens, where the template adds none.
         nothing = [specials.pad if specials.unknown is None else specials.unknown]
         for chunk in batched(sentences, CHUNK):
             check_deadline()

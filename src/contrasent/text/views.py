@@ -76,7 +76,7 @@ class View(ABC):
 
 
 def portion(count: int, percent: float) -> int:
-    """So many percent of a count, halves rounded up."""
+    """``percent`` of a count, rounding half up."""
     return math.floor(count * percent / 100 + 0.5)
 
 
