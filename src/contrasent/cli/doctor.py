@@ -227,27 +227,6 @@ def look_around() -> dict[str, Any]:
     }
 
 
-def _runtime(environment: dict[str, Any]) -> str:
-    """The runtime of index, and what a faster one needs."""
-    if environment["gpu"]:
-        return "torch on the GPU"
-    if environment["bfloat16"]:
-        return "OpenVINO in bfloat16"
-    needed = "a processor that computes in bfloat16 (avx512_bf16 or amx_bf16)"
-    if {"avx512_bf16", "amx_bf16"} & {*environment["instructions"]}:
-        needed = install("openvino")
-    return f"numpy; for OpenVINO in bfloat16, twice as fast: {needed}"
-
-
-def _products(library: str | None) -> list[str]:
-    """Which library multiplies in torch, and how to change it."""
-    if library is None:
-        return []
-    other = "torch" if library == "onednn" else "onednn"
-    name = {"onednn": "oneDNN (AVX-512)", "torch": "the default library of torch"}[library]
-    return [f"torch multiplies float32 by {name}; CONTRASENT_PRODUCTS={other} changes it"]
-
-
 def environment_lines(environment: dict[str, Any]) -> list[str]:
     """The same for people."""
     known = ", ".join(environment["instructions"]) or "its instruction set cannot be read here"
@@ -255,12 +234,27 @@ def environment_lines(environment: dict[str, Any]) -> list[str]:
     if environment["data"] is not None:
         folder, there = environment["data"]
         data = folder if there else f"{folder}, which does not exist"
+    products = []  # which library multiplies in torch, and how to change it
+    if (library := environment["products"]) is not None:
+        other = "torch" if library == "onednn" else "onednn"
+        name = {"onednn": "oneDNN (AVX-512)", "torch": "the default library of torch"}[library]
+        change = f"CONTRASENT_PRODUCTS={other} changes it"
+        products = [f"torch multiplies float32 by {name}; {change}"]
+    if environment["gpu"]:
+        runtime = "torch on the GPU"
+    elif environment["bfloat16"]:
+        runtime = "OpenVINO in bfloat16"
+    else:
+        needed = "a processor that computes in bfloat16 (avx512_bf16 or amx_bf16)"
+        if {"avx512_bf16", "amx_bf16"} & {*environment["instructions"]}:
+            needed = install("openvino")
+        runtime = f"numpy; for OpenVINO in bfloat16, twice as fast: {needed}"
     lines = [
         ", ".join(f"{name} {number}" for name, number in environment["versions"].items()),
         f"computes with {environment['threads']} threads ({known}), "
         f"GPU: {environment['gpu'] or 'none'}",
-        *_products(environment["products"]),
-        f"index encodes large text with {_runtime(environment)}",
+        *products,
+        f"index encodes large text with {runtime}",
         f"base model all-MiniLM-L6-v2: {environment['base'] or 'not installed'}",
         f"models from the hub: {environment['cache']}",
         f"data sets: {data}",

@@ -159,7 +159,10 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS | {"x-request-id": identity})
             await send(message)
 
-        route = self._route(scope)
+        # The path within the server, whether a proxy leaves the one before it there or not.
+        route = str(scope["path"])
+        if (root := self.settings.root_path) and route.startswith(f"{root}/"):
+            route = route.removeprefix(root)
         counted = route not in PROBES
         self._count(counted)
         try:
@@ -172,11 +175,6 @@ class Guard:
         finally:
             self._count(-counted)
             self._record(scope, status or 499, time.perf_counter() - began, identity)
-
-    def _route(self, scope: Scope) -> str:
-        """The path within the server, whether a proxy leaves the one before it there or not."""
-        path, root = str(scope["path"]), self.settings.root_path
-        return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
     def _count(self, change: int) -> None:
         self.active += change
