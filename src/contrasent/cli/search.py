@@ -140,7 +140,7 @@ def _wanted(query: list[str] | None, file: Path | None) -> list[str]:
 
 
 def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
-    """The lines of a hit with others of its document: the answer, and where it stands."""
+    """The lines of a hit with others of its document: the answer, and its place."""
     from contrasent.search.answers import path_of, place_of, set_apart
     from contrasent.search.index import document_of
 

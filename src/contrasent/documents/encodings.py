@@ -15,7 +15,7 @@ from typing import NamedTuple
 from contrasent.documents.archives import Reason, Skip
 from contrasent.errors import OptionError
 
-SAMPLE = 1 << 16  # bytes at the start of a file in which a declaration is sought, and UTF-16
+SAMPLE = 1 << 16  # bytes at the start of a file that are searched for a declaration, and UTF-16
 KNOWN = 1 << 13  # bytes of lines beyond ASCII by which an encoding is guessed
 LONGEST = 40  # letters of a word that are looked at
 WESTERN = "cp1252"

@@ -111,7 +111,7 @@ def _chosen(parts: Sequence[Any]) -> Iterator[Any]:
     for at, part in enumerate(parts):
         if at == best or not texts[at]:
             yield part
-        else:  # pictures and invitations may stand beside the text that is not chosen
+        else:  # pictures and invitations may be beside the text that is not chosen
             beside = _parts(part)
             yield from (x for x in beside if x.get_filename() or x.get_content_maintype() != "text")
 

@@ -56,7 +56,7 @@ def read_word(suffix: str, data: bytes, skip: Report) -> Parsed:
             else:
                 if _counted(archive):
                     skip(Reason.NUMBERS, "")
-                # Runs of spaces are spaces, and a space stands after each frame.
+                # Runs of spaces are spaces, and a space follows each frame.
                 runs = rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>"
                 xml = re.sub(runs, b" ", archive.read("content.xml"))
                 xml = xml.replace(b"</draw:frame>", b"</draw:frame> ")

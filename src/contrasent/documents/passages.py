@@ -15,7 +15,7 @@ from contrasent.types import batched
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 Row = tuple[str, str, dict[str, Any]]
-"""A passage: the text that is indexed, its id, and where it stands."""
+"""A passage: the text that is indexed, its id, and its place."""
 _Place = tuple[tuple[str, ...], int]  # headings, outermost first, and page; 0 where there are none
 
 FEWEST = 16  # tokens that a passage must be able to hold

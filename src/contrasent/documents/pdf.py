@@ -1,4 +1,4 @@
-"""PDF by pdfium: its letters and where they stand, to headings, paragraphs, columns and tables.
+"""PDF by pdfium: its letters and their places, to headings, paragraphs, columns and tables.
 
 The order is that in which the program wrote, except where it wrote across columns. What is filled
 in, and notes, follow the text of their page; pages without text are named.
@@ -236,7 +236,7 @@ def _built(read: Sequence[tuple[list[list[_Line]], list[str]]], title: str, abou
 
 
 def _without_furniture(pages: list[list[list[_Line]]]) -> list[list[list[_Line]]]:
-    """Pages without their numbers, and with what stands in the same place on most of them once."""
+    """Pages without their numbers, and with what is in the same place on most of them once."""
 
     def place(row: list[_Line]) -> tuple[str, int]:
         return " ".join(line.text for line in row), round(row[0].top)
@@ -336,7 +336,7 @@ def _closed(page: int, lines: Sequence[_Line]) -> Iterator[_Paragraph]:
 
 
 def _run(rows: list[list[_Line]], start: int) -> list[list[_Line]]:
-    """Rows from one on that stand in the same columns, close below each other."""
+    """Rows from one on that are in the same columns, close below each other."""
     lefts = [line.left for line in rows[start]]
     run = [rows[start]]
     if len(lefts) < 2:

@@ -125,7 +125,7 @@ class SectionBuilder:
 
     def __init__(self) -> None:
         self.page = self.quotes = 0  # of what is added: where, and how deep it is quoted
-        self.notes = list[str]()  # that stand apart, and follow the text
+        self.notes = list[str]()  # apart from the text, which they follow
         self._open = list[tuple[int, str]]()
         # A level (0 before all headings), the headings, the paragraphs and the page of each.
         self._sections = list[tuple[int, tuple[str, ...], list[str], int]]()
@@ -186,7 +186,7 @@ class SectionBuilder:
                 title, sections = first, others
         result = []
         for i, (_, headings, paragraphs, page) in enumerate(sections):
-            # A heading without text below it is text, unless the next one stands below it.
+            # A heading without text below it is text, unless the next one is below it.
             shown = headings[drop:]
             after = sections[i + 1][1] if i + 1 < len(sections) else ()
             if paragraphs:

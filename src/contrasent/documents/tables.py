@@ -46,7 +46,7 @@ def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iter
 
 
 def _above(shown: str, name: str, lines: Sequence[str]) -> list[Document]:
-    """What stands above the names of the columns, as a document of its own."""
+    """The lines above the names of the columns, as a separate document."""
     builder = SectionBuilder()
     for line in lines:
         builder.lines(line)
@@ -81,7 +81,7 @@ def read_rows(
 def _read(
     table: Table, above: str, columns: Sequence[str] | None
 ) -> tuple[str, Iterator[Document]]:
-    """The role of every column, and the rows as documents below what stands above a table."""
+    """The role of every column, and the rows as documents below the name of the table."""
     chosen = document_roles(table) if columns is None else _stated(table, columns)
     names = [name if name != f"column {at}" else "" for at, name in enumerate(table.names or ())]
     names = names or [""] * len(table.columns)
@@ -209,7 +209,7 @@ def _rows(cells: Any, sheet: Sheet) -> list[list[str]]:
         [_shown(value, (row, at) in sheet.shares) for at, value in enumerate(values, left)]
         for row, values in enumerate(cells.to_python(), top)
     ]
-    for (first, at), (last, _) in sheet.merged:  # a name stands in each of its rows
+    for (first, at), (last, _) in sheet.merged:  # a name is in each of its rows
         for row in range(max(first - top, 0) + 1, min(last - top + 1, len(rows))):
             if 0 <= at - left < len(rows[row]):
                 rows[row][at - left] = rows[row][at - left] or rows[max(first - top, 0)][at - left]

@@ -217,7 +217,7 @@ def plan(
 
 
 def _opened(part: Part, chosen: ShardPlan) -> tuple[Table, int, int | None]:
-    """A file, and where text and id stand."""
+    """A file, and the positions of text and id."""
     form = form_of(Path(part.name)) or ""
     path = (lambda: open_binary(part.name)) if form == ".parquet" else local_copy(part.name)
     wanted = (chosen.text, chosen.identity)

@@ -352,7 +352,7 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
 
 
 def codes(table: Table, places: Iterable[int]) -> frozenset[int]:
-    """Those of some columns that hold codes such as product numbers, by which rows are sought."""
+    """Those of some columns that hold codes that users search for, such as product numbers."""
     cells = _sample(table)
     return frozenset(at for at in places if roles.kind_of_column(cells[at]) == CODE)
 

@@ -167,7 +167,7 @@ class Tokenizer:
         return np.concatenate([before, first]), np.concatenate([last, after])
 
     def plain(self, prompt: str) -> list[int]:
-        """Ids of a prompt that stands before a sentence; none of a template."""
+        """Ids of a prompt that precedes a sentence; none of a template."""
         if not prompt or SLOT in prompt:
             return []
         return list(self.backend.encode(prompt, add_special_tokens=False).ids)
@@ -224,7 +224,7 @@ class Tokenizer:
 
 
 def lowered(sentences: Sequence[str], prompt: str) -> tuple[list[str], str]:
-    """Sentences in lower case, with what stands before them; a template stays as it is."""
+    """Sentences in lower case, with what precedes them; a template stays as it is."""
     if SLOT in prompt:
         return [sentence.lower() for sentence in sentences], prompt
     return [(prompt + sentence).lower() for sentence in sentences], ""
@@ -286,7 +286,7 @@ def around(pair: Tokens) -> tuple[Ids, Ids]:
 
 
 def row_keys(tokens: Tokens, framed: tuple[Ids, Ids] | None = None) -> NDArray[np.uint64]:
-    """(n,) numbers of rows, equal for equal ids within those that stand around them."""
+    """(n,) numbers of rows, equal for equal ids inside those around them."""
     before, after = framed or (np.empty(0, np.int32), np.empty(0, np.int32))
     starts, ends = tokens.offsets[:-1], tokens.offsets[1:]
     cut = ends - starts >= len(before) + len(after)
