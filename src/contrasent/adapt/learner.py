@@ -158,10 +158,6 @@ class Learner:
             self.answers.append(np.array(answers, dtype=np.int64))
             self._own.append(np.array(relevant, dtype=np.int64))
 
-    def documents_of(self, numbers: Numbers) -> set[int]:
-        """All documents that answer some queries."""
-        return {unit for number in numbers.tolist() for unit in self.bench.queries[number].relevant}
-
     def fit(self, teaching: Numbers, absent: Set[int]) -> Vectors:
         """(d, d) map learned from queries; ``absent`` documents are neither right nor wrong."""
         bench, random = self.bench, np.random.default_rng(self.seed)
@@ -362,7 +358,9 @@ def _cross_validated(
             for fold in range(of.max() + 1):
                 tested, training = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
                 # Tested documents are new: in training neither answers nor negatives.
-                absent = learner.documents_of(tested) if kind == NEW else set[int]()
+                absent = set[int]()
+                for number in tested.tolist() if kind == NEW else ():
+                    absent.update(learner.bench.queries[number].relevant)
                 for maps in (False, True):
                     ids = [at for at, one in enumerate(strategies) if one.maps == maps]
                     learned = learner.learned(training, absent, maps=maps)

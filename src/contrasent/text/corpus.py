@@ -106,8 +106,21 @@ class Corpus:
     @property
     def roles(self) -> list[str]:
         """The role of every column: one line for each kind of table."""
-        told = [one for one in self._tables if len(one.table.columns) > 1 or one.table.above]
-        lines = (line for one in told for line in _told(one))
+        lines = list[str]()
+        for roles in self._tables:
+            table = roles.table
+            if len(table.columns) < 2 and not table.above:
+                continue
+            lines.append(roles.line())
+            if table.form in (".csv", ".tsv") and table.names is None and not roles.stated:
+                lines.append(
+                    "no header found (the first row looks like data): columns are numbered from 0"
+                )
+            if table.above:
+                skipped = f"skipped {len(table.above)} lines above the header"
+                lines.append(f"{skipped} (first: {brief(table.above[0])})")
+            if roles.note:
+                lines.append(f"warning: {roles.note}")
         return list(dict.fromkeys(lines))
 
     @property
@@ -323,18 +336,6 @@ def _aligned(first: Roles, other: Roles) -> Roles:
         remedy = "choose columns that all files have (--columns)"
         raise InputError(other.table.source, f"{problem} {', '.join(wanted)}; {remedy}")
     return other
-
-
-def _told(roles: Roles) -> Iterator[str]:
-    table = roles.table
-    yield roles.line()
-    if table.form in (".csv", ".tsv") and table.names is None and not roles.stated:
-        yield "no header found (the first row looks like data): columns are numbered from 0"
-    if table.above:
-        count = len(table.above)
-        yield f"skipped {count} lines above the header (first: {brief(table.above[0])})"
-    if roles.note:
-        yield f"warning: {roles.note}"
 
 
 LONGER = "more cells than there are columns"
