@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -158,13 +157,12 @@ def _draw(
     places = {names[i]: place for place, i in enumerate(random.permutation(len(names)))}
     # A third of the documents is held out, fewer where they have many rows.
     order = sorted(random.permutation(len(rows)).tolist(), key=lambda row: places[documents[row]])
-    drawn = (
-        sentence
-        for row in order
-        if places[documents[row]] < math.ceil(len(names) / 3)
-        and (sentence := _sentence(row, documents[row], rows[row].text, random))
-    )
-    tested = list(islice(drawn, TESTED))
+    tested = list[_Sentence]()
+    for row in order:
+        if len(tested) == TESTED or places[documents[row]] >= math.ceil(len(names) / 3):
+            break
+        if sentence := _sentence(row, documents[row], rows[row].text, random):
+            tested.append(sentence)
     held_out = {sentence.document for sentence in tested}
     training = [i for i in random.permutation(len(rows)) if documents[i] not in held_out]
     by_text: dict[str, _Sentence] = {}

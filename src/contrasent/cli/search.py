@@ -68,7 +68,10 @@ def search(
 
     check_k(k)
     condition = parse_where(where or [])
-    wanted = _wanted(query, query_file)
+    wanted = [" ".join(query)] if query else []
+    wanted += read_queries(query_file) if query_file else []
+    if not wanted or not all(map(str.strip, wanted)):
+        raise OptionError("QUERY", "", "is empty; give a query or --query-file FILE")
     weight = options.chosen_weight(bm25_weight, vectors_only)
     opened = open_index(index)
     ranker = opened.ranker.with_bm25(weight)
@@ -128,15 +131,6 @@ def search(
     if opened.bm25_only:
         notes.append(f"{opened.bm25_only}; 'contrasent index {index} --sync' encodes the rest")
     return options.Output(facts, _printed(lines), notes, styled=True)
-
-
-def _wanted(query: list[str] | None, file: Path | None) -> list[str]:
-    """The query of the command line, and those of a file."""
-    wanted = [" ".join(query)] if query else []
-    wanted += read_queries(file) if file else []
-    if not wanted or not all(map(str.strip, wanted)):
-        raise OptionError("QUERY", "", "is empty; give a query or --query-file FILE")
-    return wanted
 
 
 def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
