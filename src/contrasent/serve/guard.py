@@ -223,17 +223,15 @@ class Guard:
         if size > limit:
             problem = f"the body is larger than {limit:,} bytes"
             raise ApiError(413, problem, "body_too_large", {"Connection": "close"})
-        return self._decoded(scope, b"".join(parts))
-
-    def _decoded(self, scope: Scope, body: bytes) -> bytes:
-        """A body as the client had it before compressing, which is limited like any other."""
+        body = b"".join(parts)
+        # As the client had it before compressing, which is limited like any other.
         coding = Headers(scope=scope).get("content-encoding", "").strip().lower()
         if coding in ("", "identity") or not body:
             return body
         if coding not in ("gzip", "x-gzip"):
             problem = f"the body's Content-Encoding {coding[:40]!r} is not supported; use gzip"
             raise ApiError(415, problem, "unsupported_media_type", {"Accept-Encoding": "gzip"})
-        unpacking, limit = zlib.decompressobj(wbits=31), self.settings.max_body
+        unpacking = zlib.decompressobj(wbits=31)
         try:
             plain = unpacking.decompress(body, limit + 1)
         except zlib.error as error:

@@ -56,7 +56,17 @@ class Tokenizer:
         """Take over a backend; its own padding and truncation settings are switched off."""
         self.backend = tokenizers.Tokenizer.from_str(backend.to_str()) if copy else backend
         self.backend.no_padding()
-        self.names = _special_names(names or {})
+        # The texts of special tokens; null and settings such as ``add_bos_token`` name none.
+        self.names: dict[str, str] = {}
+        for key, value in (names or {}).items():
+            text = value.get("content") if isinstance(value, dict) else value
+            if (key.endswith("_token") or key == SIDE) and isinstance(text, str):
+                self.names[key] = text
+        if self.names.get(SIDE, "left") not in ("left", "right"):
+            problem = f"truncation_side is {self.names[SIDE]!r}"
+            raise ModelError(f"{problem}; it must be left or right")
+        if self.names.get(SIDE) == "right":
+            del self.names[SIDE]
         self.max_seq_length = max_seq_length
         side = self.names.get(SIDE) or (self.backend.truncation or {}).get("direction", "right")
         self.from_left = side == "left"  # whether the beginning of a long text is cut
@@ -228,21 +238,6 @@ def lowered(sentences: Sequence[str], prompt: str) -> tuple[list[str], str]:
     if SLOT in prompt:
         return [sentence.lower() for sentence in sentences], prompt
     return [(prompt + sentence).lower() for sentence in sentences], ""
-
-
-def _special_names(config: dict[str, Any]) -> dict[str, str]:
-    """The texts of special tokens; null and settings such as ``add_bos_token`` name none."""
-    texts = {
-        key: value.get("content") if isinstance(value, dict) else value
-        for key, value in config.items()
-        if key.endswith("_token") or key == SIDE
-    }
-    names = {key: text for key, text in texts.items() if isinstance(text, str)}
-    if names.get(SIDE, "left") not in ("left", "right"):
-        raise ModelError(f"truncation_side is {names[SIDE]!r}; it must be left or right")
-    if names.get(SIDE) == "right":
-        del names[SIDE]
-    return names
 
 
 Ids = NDArray[np.int32]
