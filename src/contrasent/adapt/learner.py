@@ -199,19 +199,16 @@ class Learner:
     def learned(self, teaching: Numbers, absent: Set[int], *, maps: bool) -> Learned:
         """The result of some queries: a map learned from them or the prior's, and their answers."""
         bench = self.bench
-        answers = tuple(
-            tuple(
-                bench.documents[unit]
-                for unit, gain in bench.queries[number].relevant.items()
-                if gain > 0 and unit not in absent
-            )
-            for number in teaching.tolist()
-        )
+        answers = list[tuple[str, ...]]()
+        for number in teaching.tolist():
+            gains = bench.queries[number].relevant.items()
+            units = [unit for unit, gain in gains if gain > 0 and unit not in absent]
+            answers.append(tuple(bench.documents[unit] for unit in units))
         return replace(
             bench.learned,
             matrix=self.fit(teaching, absent) if maps else bench.learned.matrix,
             neighbors=self.neighbors,
-            known=KnownQueries(bench.vectors[teaching], answers),
+            known=KnownQueries(bench.vectors[teaching], tuple(answers)),
         )
 
 

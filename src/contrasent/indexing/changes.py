@@ -163,15 +163,11 @@ def remove_rows(
         # The next synchronization leaves files alone whose rows were removed.
         rows = writer.store.rows(sorted(numbers))
         gone = Counter(file_of(document_of(row.id, row.metadata), files) for row in rows)
-        changed: dict[str, FileFacts | None] = {
-            name: files[name]
-            | {
-                "rows": files[name]["rows"] - count,
-                "removed": files[name].get("removed", 0) + count,
-            }
-            for name, count in gone.items()
-            if name in files
-        }
+        changed = dict[str, FileFacts | None]()
+        for name, count in gone.items():
+            if facts := files.get(name):
+                removed = facts.get("removed", 0) + count
+                changed[name] = facts | {"rows": facts["rows"] - count, "removed": removed}
         writer.delete_rows(np.array(sorted(numbers), np.int64))
         if changed:
             writer.put_files(changed)
