@@ -234,7 +234,7 @@ def environment_lines(environment: dict[str, Any]) -> list[str]:
     if environment["data"] is not None:
         folder, there = environment["data"]
         data = folder if there else f"{folder}, which does not exist"
-    products = []  # which library multiplies in torch, and how to change it
+    products = list[str]()  # which library multiplies in torch, and how to change it
     if (library := environment["products"]) is not None:
         other = "torch" if library == "onednn" else "onednn"
         name = {"onednn": "oneDNN (AVX-512)", "torch": "the default library of torch"}[library]
