@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import invoke, printed, run
-from contrasent.encoding import shards as job
+from contrasent.encoding import job
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, UserError
 
 

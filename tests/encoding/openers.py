@@ -10,7 +10,7 @@ import numpy as np
 
 from contrasent.encoding.engines import Local
 from contrasent.encoding.inputs import Folder, plan
-from contrasent.encoding.shards import Job, Opened, begin, chosen_shards, read_begun
+from contrasent.encoding.job import Job, Opened, begin, chosen_shards, read_begun
 
 
 def vectors(texts):

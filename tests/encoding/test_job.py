@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from openers import Numbers, made, run, vectors
 
-from contrasent.encoding import shards as jobs
+from contrasent.encoding import job as jobs
 from contrasent.encoding.engines import Local
 from contrasent.encoding.inputs import Folder
-from contrasent.encoding.shards import begin, chosen_shards, gather, read_begun, read_facts
+from contrasent.encoding.job import begin, chosen_shards, gather, read_begun
+from contrasent.encoding.shards import read_facts
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 
 TEXTS = [f"text {number * number % 397}" for number in range(250)]

@@ -12,10 +12,10 @@ import openers
 import pytest
 from openers import Numbers, run
 
-from contrasent.encoding import shards as jobs
+from contrasent.encoding import job as jobs
 from contrasent.encoding.engines import Local, OnRay, Watch
 from contrasent.encoding.inputs import plan
-from contrasent.encoding.shards import Job, begin, gather
+from contrasent.encoding.job import Job, begin, gather
 from contrasent.errors import UserError
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'contrasent[ray]'")

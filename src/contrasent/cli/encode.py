@@ -23,7 +23,7 @@ from contrasent.errors import (
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
-    from contrasent.encoding.shards import Opened
+    from contrasent.encoding.job import Opened
     from contrasent.model.base import TaskEncoder
     from contrasent.text.corpus import Corpus
     from contrasent.types import Vectors
@@ -55,7 +55,7 @@ class OpenModel:
 
     def open(self) -> "tuple[TaskEncoder, Opened]":
         """The model, and the function that gives its vectors in this form."""
-        from contrasent.encoding.shards import Opened
+        from contrasent.encoding.job import Opened
         from contrasent.metrics import normalize
 
         if self.threads is not None:
@@ -248,13 +248,14 @@ def _in_shards(
     overwrite: bool,
 ) -> options.Output:
     """Independent shards of parquet, by ``--engine`` and ``--shard``."""
-    from contrasent.encoding import shards as jobs
+    from contrasent.encoding import job as jobs
     from contrasent.encoding.inputs import Folder, is_url, plan
+    from contrasent.encoding.shards import TYPES
     from contrasent.model.opening import find_model
     from contrasent.text.tables import column as position
 
     _check_pyarrow("encoding in shards")
-    check_choice("--dtype", dtype, jobs.TYPES)
+    check_choice("--dtype", dtype, TYPES)
     jobs.chosen_shards(share, [])
     if share and overwrite:
         raise OptionError("--overwrite", True, "would delete the shards of other jobs; omit it")

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from contrasent import processes
-from contrasent.encoding.shards import Advance, Done, Job
+from contrasent.encoding.job import Advance, Done, Job
 from contrasent.errors import (
     MissingExtraError,
     OptionError,
