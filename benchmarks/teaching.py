@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.gate import WORDS, WordVectors, passages
 from benchmarks.lines import append
 from contrasent.adapt.bench import Bench, Query, Values, difference, document_names, queries_of
-from contrasent.adapt.learner import (
+from contrasent.adapt.teaching import (
     AGAIN,
     FOLDS,
     LEVEL,

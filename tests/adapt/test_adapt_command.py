@@ -13,7 +13,7 @@ from notes import write_notes
 
 from commands import invoke, run
 from contrasent import files
-from contrasent.adapt import learner
+from contrasent.adapt import learner, teaching
 from contrasent.adapt import run as adaptation
 from contrasent.adapt.bench import Difference
 from contrasent.adapt.run import adapt_index, make_index, update_adaptation
@@ -273,8 +273,8 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, d
 def test_what_is_not_proven_is_not_kept(tmp_path, model, documents, queries, monkeypatch):
     """A gain whose interval holds zero: the search stays, and no page is green."""
     close = Difference(0.003, -0.003, 0.008, 0.3, 0.99)
-    monkeypatch.setattr(learner, "difference", lambda *_, **__: close)
-    monkeypatch.setattr(learner, "best_strategy", lambda values, among: len(values["again"]) - 1)
+    monkeypatch.setattr(teaching, "difference", lambda *_, **__: close)
+    monkeypatch.setattr(teaching, "best_strategy", lambda values, among: len(values["again"]) - 1)
     notes = tmp_path / "notes"
     notes.mkdir()
     for path in sorted(documents.iterdir())[:24]:

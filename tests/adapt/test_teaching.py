@@ -7,16 +7,14 @@ import pytest
 from benchmarks.teaching import choices
 
 from contrasent.adapt import learner as learner_
+from contrasent.adapt import teaching
 from contrasent.adapt.bench import Bench, difference, document_names, queries_of
-from contrasent.adapt.learner import (
+from contrasent.adapt.learner import Learner, candidate_strategies, contrast, descend
+from contrasent.adapt.teaching import (
     AGAIN,
     NEW,
-    Learner,
     best_strategy,
-    candidate_strategies,
-    contrast,
     cross_fitted,
-    descend,
     folds_of,
     learn_from_queries,
 )
@@ -137,7 +135,7 @@ def test_what_queries_teach_is_kept_where_it_helps_with_new_documents_too():
     assert not found.learned.lacks(found.ranker)
 
 
-@pytest.mark.parametrize(("until", "count"), [(1e9, learner_.FOLDS), (1e-3, learner_.FEW_FOLDS)])
+@pytest.mark.parametrize(("until", "count"), [(1e9, teaching.FOLDS), (1e-3, teaching.FEW_FOLDS)])
 def test_little_time_makes_few_folds(monkeypatch, until, count):
     counts = set()
 
@@ -145,7 +143,7 @@ def test_little_time_makes_few_folds(monkeypatch, until, count):
         counts.add(count)
         return folds_of(bench, numbers, kind, count, seed)
 
-    monkeypatch.setattr(learner_, "folds_of", folds)
+    monkeypatch.setattr(teaching, "folds_of", folds)
     taught(bench_of(0, documents=30), until=until)
     assert counts == {count}
 
@@ -217,7 +215,7 @@ def test_no_query_is_judged_by_what_it_taught():
     taught(bench, until=0.0)
     # Twice a fold: by the strategies with a map, and by those without.
     again, new = bench.apart[: len(bench.apart) // 2], bench.apart[len(bench.apart) // 2 :]
-    assert len(new) == 2 * learner_.FEW_FOLDS and all(new) and not any(again)
+    assert len(new) == 2 * teaching.FEW_FOLDS and all(new) and not any(again)
 
 
 class Remembering(Bench):
@@ -281,14 +279,14 @@ def test_a_fold_is_judged_by_the_way_that_is_best_for_the_others():
     ("documents", "each"), [(25, 4), pytest.param(120, 1, marks=pytest.mark.slow)]
 )
 def test_a_choice_among_ways_that_help_nobody_is_rarely_kept(documents, each):
-    kept = {0.95: 0, learner_.LEVEL: 0}
+    kept = {0.95: 0, teaching.LEVEL: 0}
     for seed in range(200):
         queries, values, folds = choices(seed, documents, each)
         found = cross_fitted(values, folds)[AGAIN]
         for level in kept:
             kept[level] += difference(queries, found, seed=seed, level=level).low > 0
-    assert kept[learner_.LEVEL] <= 18  # of 200, with a chance of 99 % at a rate of 5 %
-    assert kept[learner_.LEVEL] < kept[0.95]
+    assert kept[teaching.LEVEL] <= 18  # of 200, with a chance of 99 % at a rate of 5 %
+    assert kept[teaching.LEVEL] < kept[0.95]
 
 
 def test_the_search_to_beat_is_the_default_not_what_the_text_taught():
@@ -343,7 +341,7 @@ def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
                 values[kind][strategy] += (noise - noise.mean()) * (kind == AGAIN)
         return values
 
-    monkeypatch.setattr(learner_, "_cross_validated", measured)
+    monkeypatch.setattr(teaching, "_cross_validated", measured)
     found = taught(bench_of(0), until=0.0)
     assert found.improved == improved and reason in found.reason
     assert found.again.value == pytest.approx(again[0][0], abs=1e-9)

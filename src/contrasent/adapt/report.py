@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from contrasent.adapt.bench import Bench, Difference, difference
-from contrasent.adapt.learner import LEVEL, TeachingResult
 from contrasent.adapt.steps import UNMEASURED, Steps
+from contrasent.adapt.teaching import LEVEL, TeachingResult
 from contrasent.adapt.user_queries import MIN_DOCUMENTS, needed
 from contrasent.files import render, write_json, write_text
 from contrasent.search.answers import answers

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.adapt.bench import Bench, document_names, queries_of
-from contrasent.adapt.learner import learn_from_queries
 from contrasent.adapt.learner import train_encoder as fit_encoder
 from contrasent.adapt.report import (
     PAGE,
@@ -23,6 +22,7 @@ from contrasent.adapt.report import (
     write_report,
 )
 from contrasent.adapt.steps import learn_from_text
+from contrasent.adapt.teaching import learn_from_queries
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
