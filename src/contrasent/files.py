@@ -273,7 +273,7 @@ def remove(path: Path) -> None:
 
 
 def check_writable(folder: Path, needed: int = 0) -> None:
-    """Make sure, before any work, that a folder can be written and has room."""
+    """Check, before any work, that a folder can be written and has room."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):

@@ -16,7 +16,7 @@ except ImportError:  # Windows, where neither memory nor open files are limited
     resource = None
 
 SPINS = 1000
-"""How often a thread of GNU OpenMP looks whether it may go on before it sleeps: some 10 to 50 us,
+"""How often a thread of GNU OpenMP looks whether it may continue before it sleeps: 10 to 50 us,
 about the cost of sleeping and waking. The default of 300,000 looks is longer than a time slice: on
 a busy machine the threads of a product spent their time waiting for one that was not scheduled."""
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4  # names of glibc's `mallopt`
@@ -74,7 +74,7 @@ def memory() -> int:
 
 
 def limit_memory(more: int) -> None:
-    """Limit this process to so many more bytes of address space than it has now."""
+    """Limit this process to ``more`` bytes of address space beyond those that it has now."""
     if resource is None:
         return
     with suppress(OSError, ValueError, IndexError):  # if the system does not report its memory

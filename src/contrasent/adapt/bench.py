@@ -137,17 +137,11 @@ class Bench:
         for place, number in enumerate(numbers):
             words, exact, share = self._bm25(self.queries[number].text)
             words *= shown
-            candidates = {
-                ranker: Candidates.of_all(
-                    smoothed(ranker, learned, products[ranker.map_share][place]),
-                    words,
-                    exact,
-                    bonus(ranker, learned, query_vectors[place], self._rows_named),
-                    shown,
-                    shown,
-                )
-                for ranker in dict.fromkeys(bare)
-            }
+            candidates = dict[Ranker, Candidates]()
+            for ranker in dict.fromkeys(bare):
+                cosines = smoothed(ranker, learned, products[ranker.map_share][place])
+                added = bonus(ranker, learned, query_vectors[place], self._rows_named)
+                candidates[ranker] = Candidates.of_all(cosines, words, exact, added, shown, shown)
             if share not in weighed:
                 weighed[share] = [replace(r, bm25_weight=share * r.bm25_weight) for r in rankers]
             pairs = zip(weighed[share], bare, strict=True)

@@ -1,4 +1,4 @@
-"""What queries teach: a map of queries, their answers, and with ``--train-encoder`` an encoder.
+"""Learned from queries: a map of them, their answers, and with ``--train-encoder`` an encoder.
 
 Rows that answer a query attract its mapped vector, and rows that do not push it away (InfoNCE). The
 queries are stored too, so that documents that answered a similar query get a bonus.
@@ -67,7 +67,7 @@ def descend(
 SHARES = (None, 0.5, 1.0)  # of the map learned from queries; None keeps the prior's
 WEIGHTS, FEW_WEIGHTS = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4), (0.05, 0.2)  # of words
 SMOOTHINGS = (0.0, 0.6)
-# Of answers to queries that are alike: a weight, and the cosine from which it counts.
+# The weight of answers to similar queries, and the cosine from which they count.
 BONUSES, FEW_BONUSES = ((0.0, 0.8), (1.0, 0.8), (1.0, 0.6), (3.0, 0.6)), ((0.0, 0.8), (3.0, 0.6))
 NEIGHBORS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are computed
 
@@ -127,7 +127,7 @@ class Learner:
             near = Neighbors.of(np.asarray(bench.index.vectors), NEIGHBORS)
             self.neighbors = Learned(neighbors=near).among(alive).neighbors
         # By query: the best row of each document that answers it, its hard negatives, and rows
-        # that are no negatives.
+        # that are not negatives.
         self.answers: list[Numbers] = []
         self._hard: list[Numbers] = []
         self._own: list[Numbers] = []
@@ -143,10 +143,6 @@ class Learner:
                     answers.append(rows[cosines.argmax()])
             self.answers.append(np.array(answers, dtype=np.int64))
             self._own.append(np.array(relevant, dtype=np.int64))
-
-    def documents_of(self, numbers: Numbers) -> set[int]:
-        """All documents that answer some queries."""
-        return {unit for number in numbers.tolist() for unit in self.bench.queries[number].relevant}
 
     def fit(self, teaching: Numbers, absent: Set[int]) -> Vectors:
         """(d, d) map learned from queries; ``absent`` documents are neither right nor wrong."""
@@ -189,19 +185,16 @@ class Learner:
     def learned(self, teaching: Numbers, absent: Set[int], *, maps: bool) -> Learned:
         """The result of some queries: a map learned from them or the prior's, and their answers."""
         bench = self.bench
-        answers = tuple(
-            tuple(
-                bench.documents[unit]
-                for unit, gain in bench.queries[number].relevant.items()
-                if gain > 0 and unit not in absent
-            )
-            for number in teaching.tolist()
-        )
+        answers = list[tuple[str, ...]]()
+        for number in teaching.tolist():
+            gains = bench.queries[number].relevant.items()
+            units = [unit for unit, gain in gains if gain > 0 and unit not in absent]
+            answers.append(tuple(bench.documents[unit] for unit in units))
         return replace(
             bench.learned,
             matrix=self.fit(teaching, absent) if maps else bench.learned.matrix,
             neighbors=self.neighbors,
-            known=KnownQueries(bench.vectors[teaching], answers),
+            known=KnownQueries(bench.vectors[teaching], tuple(answers)),
         )
 
 
@@ -219,21 +212,7 @@ def train_encoder(bench: Bench, base: Path, folder: Path, seed: int) -> dict[str
     evaluated by the queries that were held out, since the encoder has seen the others.
     """
     fit = import_extra("contrasent.train.fit", "train", "--train-encoder").fit
-    pairs = query_passage_pairs(bench)
-    settings = SETTINGS | {"eval_size": HELD_OUT, "seed": seed}
-    how: dict[str, Any] = {"evaluate": "heldout", "resume": True}
-    run = fit(METHOD, pairs, settings, output_dir=folder, base=base, **how)
-    rows = hold_out(open_corpus(pairs), HELD_OUT, seed=seed).train
-    seen = {pairs[row][0] for row in rows.tolist()}
-    reason = f"held-out {run.metric} {run.base_score:.3f} to {run.score:.3f}"
-    if run.gain is not None and run.gain.low is not None:
-        interval = f"95 % CI [{run.gain.low:+.3f}, {run.gain.high:+.3f}]"
-        reason += f" ({run.gain.value:+.3f}, {interval} on {run.gain.count} others)"
-    return {"improved": run.improved is True, "reason": reason, "seen": sorted(seen)}
-
-
-def query_passage_pairs(bench: Bench) -> list[tuple[str, str]]:
-    """Each query with the nearest passage of every document that answers it."""
+    # Each query with the nearest passage of every document that answers it.
     pairs = []
     for number, query in enumerate(bench.queries):
         for document in (unit for unit, gain in query.relevant.items() if gain > 0):
@@ -241,4 +220,13 @@ def query_passage_pairs(bench: Bench) -> list[tuple[str, str]]:
             nearest = rows[np.argmax(bench.index.vectors[rows] @ bench.vectors[number])]
             (passage,) = bench.index.rows(np.array([nearest]))
             pairs.append((query.text, passage.text))
-    return pairs
+    settings = SETTINGS | {"eval_size": HELD_OUT, "seed": seed}
+    how: dict[str, Any] = {"evaluate": "heldout", "resume": True}
+    run = fit(METHOD, pairs, settings, output_dir=folder, base=base, **how)
+    trained = hold_out(open_corpus(pairs), HELD_OUT, seed=seed).train
+    seen = {pairs[row][0] for row in trained.tolist()}
+    reason = f"held-out {run.metric} {run.base_score:.3f} to {run.score:.3f}"
+    if run.gain is not None and run.gain.low is not None:
+        interval = f"95 % CI [{run.gain.low:+.3f}, {run.gain.high:+.3f}]"
+        reason += f" ({run.gain.value:+.3f}, {interval} on {run.gain.count} others)"
+    return {"improved": run.improved is True, "reason": reason, "seen": sorted(seen)}

@@ -21,7 +21,7 @@ from contrasent.types import EncodeFn
 REPORT, PAGE = "report.json", "report.html"
 FORMAT = 3
 SHOWN = 5  # queries that gained most, and that lost most
-LOOKED_AT = 50  # of which so many, as first answers may be the same
+LOOKED_AT = 50  # of which this many, as first answers may be the same
 
 
 def gain_of_words(bench: Bench, default: Ranker, *, seed: int) -> Difference | None:

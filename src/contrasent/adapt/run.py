@@ -159,7 +159,15 @@ def adapt_index(
     inputs += [Path(used)] if used and Path(used).exists() else []
     _check_target(target, inputs, resume=resume, overwrite=overwrite)
     log_roles(queries, clicks, log)  # before anything is encoded
-    run = _AdaptationRun(target, _state(target, given), budget, seed, log)
+    # What a killed run of the same options left to continue with, or how this one begins.
+    if not (target / STATE).is_file():
+        write_json(target / STATE, {"given": given})
+    state: dict[str, Any] = json.loads((target / STATE).read_text("utf-8"))
+    for name, value in state["given"].items():
+        if value != given.get(name):
+            problem = f"was started with {name} {value!r}, not {given.get(name)!r}; give the same"
+            raise OutputError(f"{target}: {problem}, or --overwrite starts again")
+    run = _AdaptationRun(target, state, budget, seed, log)
     run.start(documents, model)
     run.read(queries, collection, clicks)
     if train_encoder:
@@ -272,19 +280,6 @@ def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwri
         problem = "contains an unfinished adaptation; --resume continues it, --overwrite starts"
         raise OutputError(f"{target}: {problem} again")
     check_writable(target)
-
-
-def _state(target: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """What a killed run of the same options left to continue with, or how this one begins."""
-    path = target / STATE
-    if not path.is_file():
-        write_json(path, {"given": given})
-    state: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    for name, value in state["given"].items():
-        if value != given.get(name):
-            problem = f"was started with {name} {value!r}, not {given.get(name)!r}; give the same"
-            raise OutputError(f"{target}: {problem}, or --overwrite starts again")
-    return state
 
 
 def _holds(path: Path, *keys: str) -> bool:

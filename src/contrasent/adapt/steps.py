@@ -9,9 +9,8 @@ step need not be shown to help on each text, since few sentences can show little
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -75,23 +74,23 @@ def learn_from_text(
     smoothing = SMOOTHING if few <= len(vectors) <= many else 0.0
     wanted = replace(prior, map_share=MAP_SHARE, smoothing=smoothing)
 
-    # Sentences of some documents test what those of the others teach.
+    # Sentences of some documents test what is learned from those of the others.
     random = np.random.default_rng(seed)
-    tested, teaching = _draw(rows, random)
+    tested, training = _draw(rows, random)
     about = len({sentence.document for sentence in tested})
-    if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and evaluate):
-        counts = f"{len(teaching):,} sentences to train on, {about:,} documents to test on"
+    if len(training) < MIN_SENTENCES or (about < MIN_DOCUMENTS and evaluate):
+        counts = f"{len(training):,} sentences to train on, {about:,} documents to test on"
         return nothing(f"too little text ({counts})")
-    texts = [sentence.text for sentence in (*tested, *teaching)]
+    texts = [sentence.text for sentence in (*tested, *training)]
     began, first = time.monotonic(), for_task(encode, "query")(texts[:_FIRST])
     seconds = (time.monotonic() - began) / _FIRST
     if seconds * (len(texts) + 5 * len(tested)) > RESERVE * until():
         return nothing("the time budget is used up")
     queries = normalize(np.concatenate([first, for_task(encode, "query")(texts[_FIRST:])]))
-    own_rows = np.array([sentence.row for sentence in (*tested, *teaching)])
+    own_rows = np.array([sentence.row for sentence in (*tested, *training)])
 
     def kept(ranker: Ranker, *notes: str) -> Steps:
-        """What all sentences teach."""
+        """What is learned from all sentences."""
         matrix = fit_map(queries, vectors, own_rows, seed=seed)
         return Steps(ranker, learned_of(index, ranker, matrix), notes)
 
@@ -101,7 +100,7 @@ def learn_from_text(
 
     # Sentences should find the passages that they were cut from more often than by chance.
     held_out = f"{len(tested):,} held-out sentences"
-    log(f"training a query map on {len(teaching):,} sentences; {held_out} of other documents")
+    log(f"training a query map on {len(training):,} sentences; {held_out} of other documents")
     cut = normalize(for_task(encode, "document")([sentence.rest for sentence in tested]))
     count = len(tested)
     bench = _bench(index, rows, vectors, tested, queries[:count], cut, random)
@@ -158,17 +157,16 @@ def _draw(
     places = {names[i]: place for place, i in enumerate(random.permutation(len(names)))}
     # A third of the documents is held out, fewer where they have many rows.
     order = sorted(random.permutation(len(rows)).tolist(), key=lambda row: places[documents[row]])
-    drawn = (
-        sentence
-        for row in order
-        if places[documents[row]] < math.ceil(len(names) / 3)
-        and (sentence := _sentence(row, documents[row], rows[row].text, random))
-    )
-    tested = list(islice(drawn, TESTED))
+    tested = list[_Sentence]()
+    for row in order:
+        if len(tested) == TESTED or places[documents[row]] >= math.ceil(len(names) / 3):
+            break
+        if sentence := _sentence(row, documents[row], rows[row].text, random):
+            tested.append(sentence)
     held_out = {sentence.document for sentence in tested}
-    teaching = [i for i in random.permutation(len(rows)) if documents[i] not in held_out]
+    training = [i for i in random.permutation(len(rows)) if documents[i] not in held_out]
     by_text: dict[str, _Sentence] = {}
-    for row in teaching * (SENTENCES // max(1, len(teaching)) + 1):
+    for row in training * (SENTENCES // max(1, len(training)) + 1):
         if len(by_text) == SENTENCES:
             break
         if sentence := _sentence(int(row), documents[row], rows[row].text, random):
@@ -177,25 +175,19 @@ def _draw(
 
 
 def _sentence(row: int, document: str, text: str, random: np.random.Generator) -> _Sentence | None:
-    """A random sentence of a text; None if there is none, or no other text."""
-    pieces = list(_pieces(text))
+    """A random sentence of a text, or run of words; None if there is none, or no other text."""
+    pieces = [piece.strip() for line in text.splitlines() for piece in sentences(line)]
+    if sum(len(words(piece)) >= SHORTEST for piece in pieces) > 1:
+        pieces = [piece for piece in pieces if piece]
+    else:
+        tokens = text.split()
+        pieces = [" ".join(tokens[start : start + RUN]) for start in range(0, len(tokens), RUN)]
     good = [i for i, piece in enumerate(pieces) if SHORTEST <= len(words(piece)) <= LONGEST]
     if not good:
         return None
     i = int(random.choice(good))
     context = "\n".join(pieces[:i] + pieces[i + 1 :])
     return _Sentence(pieces[i], row, document, context) if len(words(context)) >= SHORTEST else None
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Sentences of a text, or runs of words if there are fewer than two."""
-    pieces = [piece.strip() for line in text.splitlines() for piece in sentences(line)]
-    if sum(len(words(piece)) >= SHORTEST for piece in pieces) > 1:
-        yield from filter(None, pieces)
-        return
-    tokens = text.split()
-    for start in range(0, len(tokens), RUN):
-        yield " ".join(tokens[start : start + RUN])
 
 
 def _bench(

@@ -1,4 +1,4 @@
-"""User queries with the documents that answer them, from files, judged collections and clicks."""
+"""User queries with the documents that answer them, from files, evaluation sets and clicks."""
 
 import math
 from collections import Counter
@@ -42,7 +42,7 @@ def read_user_queries(
     places, useless = places_of(documents), []
     by_text = dict[str, tuple[str, dict[int | str, float]]]()
     files = [(path, _rows(path, "gain"), False) for path in (*paths(queries), *paths(earlier))]
-    files += [(path, _judged(path, log), False) for path in paths(collection)]
+    files += [(path, _evaluation_set(path, log), False) for path in paths(collection)]
     files += [(path, _rows(path, "count"), True) for path in paths(clicks)]
     counts = dict[_Key, float]()  # of all logs together
     for path, rows, clicked in files:
@@ -169,18 +169,19 @@ def log_roles(queries: Files, clicks: Files, log: Log) -> None:
             log(f"{file.shown}: {spoken(table.columns, query_roles(table, amount))}")
 
 
-def _judged(folder: Path, log: Log) -> Iterator[_Row]:
-    """The judged queries of a folder in BEIR's layout, whose corpus is not read."""
+def _evaluation_set(folder: Path, log: Log) -> Iterator[_Row]:
+    """The queries and answers of a folder in BEIR's layout, whose corpus is not read."""
     texts = read_texts(folder / "queries.jsonl")
     for path in sorted(folder.glob("queries.*.jsonl")):  # some collections have one a split
         texts |= read_texts(path)
     # Learning from the test split would spoil it for evaluation.
     splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
     sets = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
-    if any(query in texts for judged in sets.values() for query in judged):
+    if any(query in texts for answers in sets.values() for query in answers):
         log(f"{folder}: uses the splits {' and '.join(sets)}; test is reserved for evaluation")
     else:
         sets = {"test": read_qrels(folder / "qrels" / "test.tsv")}
-    for split, judged in sets.items():
-        for name, document, gain in ((q, d, g) for q in judged for d, g in judged[q].items()):
-            yield f"{split}.tsv, query {name}", texts.get(name), document, gain
+    for split, answers in sets.items():
+        for name, gains in answers.items():
+            for document, gain in gains.items():
+                yield f"{split}.tsv, query {name}", texts.get(name), document, gain

@@ -69,8 +69,8 @@ def _unwritten(error: OSError) -> int:
 def _end(code: int) -> None:
     """End at once.
 
-    An orderly end takes seconds with torch loaded, and with a broken process group may last for
-    ever: torch waits, with the interpreter's lock in hand, for a thread that wants the lock.
+    An orderly end takes seconds with torch loaded, and with a broken process group may last
+    forever: torch holds the interpreter's lock while it waits for a thread that wants that lock.
     """
     sys.stdout.flush()
     sys.stderr.flush()

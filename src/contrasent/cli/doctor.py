@@ -34,7 +34,7 @@ EXTRAS = {
 """Extras that change what commands can do: a module that each brings, and its use."""
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd")
-"""Of processors, those that decide what is fast."""
+"""Instruction sets of processors that decide what is fast."""
 
 
 @options.command

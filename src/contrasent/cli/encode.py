@@ -14,7 +14,6 @@ import typer
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.errors import (
-    InputError,
     MissingExtraError,
     OptionError,
     OutputError,
@@ -231,9 +230,6 @@ def open_texts(source: str, column: str | None) -> "Corpus":
     corpus = open_corpus(source, columns=columns, score=False, at_least=1, single=True)
     for line in corpus.roles:
         options.note(line)
-    if corpus.width != 1:
-        names = ", ".join(corpus.names)
-        raise InputError(source, f"has {corpus.width} columns ({names}); choose one with --column")
     return corpus
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contrasent.report import Report
     from contrasent.types import EncodeFn
 UserEvaluation = Callable[["EncodeFn", int], "Report"]
-"""A user's own data, read and checked: measures a model on them with so many resamples."""
+"""A user's own data, read and checked: measures a model on them with this many resamples."""
 
 
 @options.command
@@ -217,7 +217,7 @@ def _check_indexes(
     from contrasent.search.folder import is_any_index
     from contrasent.search.opening import resolve_index
 
-    # The folder that adapt left is a model with an index in it: a model here, as ever.
+    # The folder that adapt writes is a model with an index in it: here it is a model.
     indexes = [
         model
         for model in models
@@ -278,9 +278,9 @@ def judged_evaluations(
     from contrasent.datasets.beir import read_collection
     from contrasent.evaluate.retrieval import folder_retrieval
 
-    judged = read_collection(folder)
+    collection = read_collection(folder)
     yield lambda encode, number: folder_retrieval(
-        encode, folder, own_ids=own_ids, found=judged, resamples=number
+        encode, folder, own_ids=own_ids, found=collection, resamples=number
     )
 
 

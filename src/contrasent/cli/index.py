@@ -183,7 +183,7 @@ def _outcome(output: Path, made: "IndexResult") -> options.Output:
 
 
 def _change_model(folder: Path, model: str, loading: options.Loading) -> options.Output:
-    """Encode the texts of an index anew."""
+    """Encode the texts of an index again."""
     from contrasent.indexing.changes import change_model
     from contrasent.indexing.following import own_folder
     from contrasent.search.index import Index

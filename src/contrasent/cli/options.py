@@ -188,7 +188,7 @@ def _parameter(name: str, annotation: Any, default: Any, text: str | None = None
     if get_origin(annotation) is Annotated:
         annotation, stated = annotation.__origin__, copy(annotation.__metadata__[0])
     elif default is not inspect.Parameter.empty:
-        # Of a flag the name keeps typer from adding its opposite.
+        # The name of a flag keeps typer from adding its opposite.
         stated = typer.Option(*[f"--{name.replace('_', '-')}"] * (annotation is bool))
     stated.help = escaped(text or stated.help or "")
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -289,8 +289,10 @@ def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
     """Columns by name or position, from "text,2" or a recipe's list."""
     if names is None:
         return None
+    from contrasent.text.tables import column
+
     parts = listed(names) if isinstance(names, str) else map(str, names)
-    return [int(part) if part.isdigit() else part for part in parts]
+    return [column(part) for part in parts]
 
 
 def chosen_weight(bm25_weight: float | None, vectors_only: bool) -> float | None:

@@ -68,7 +68,10 @@ def search(
 
     check_k(k)
     condition = parse_where(where or [])
-    wanted = _wanted(query, query_file)
+    wanted = [" ".join(query)] if query else []
+    wanted += read_queries(query_file) if query_file else []
+    if not wanted or not all(map(str.strip, wanted)):
+        raise OptionError("QUERY", "", "is empty; give a query or --query-file FILE")
     weight = options.chosen_weight(bm25_weight, vectors_only)
     opened = open_index(index)
     ranker = opened.ranker.with_bm25(weight)
@@ -93,7 +96,7 @@ def search(
         if no_match or not hits:
             lines.append([("", ""), ("no good match" if no_match else "nothing found", "")])
         for rank, group in enumerate(groups, 1):
-            # Of a document prose is shown before tasks and a table of contents.
+            # Prose of a document is shown before its tasks and its table of contents.
             first, *others = sorted(group, key=lambda at: some[at].listed)
             lines += _entry(rank, [hits[at] for at in (first, *others)], some[first], root)
         entry_of = {at: number for number, group in enumerate(groups, 1) for at in group}
@@ -130,17 +133,8 @@ def search(
     return options.Output(facts, _printed(lines), notes, styled=True)
 
 
-def _wanted(query: list[str] | None, file: Path | None) -> list[str]:
-    """The query of the command line, and those of a file."""
-    wanted = [" ".join(query)] if query else []
-    wanted += read_queries(file) if file else []
-    if not wanted or not all(map(str.strip, wanted)):
-        raise OptionError("QUERY", "", "is empty; give a query or --query-file FILE")
-    return wanted
-
-
 def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
-    """The lines of a hit with others of its document: the answer, and where it stands."""
+    """The lines of a hit with others of its document: the answer, and its place."""
     from contrasent.search.answers import path_of, place_of, set_apart
     from contrasent.search.index import document_of
 

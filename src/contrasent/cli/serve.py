@@ -59,8 +59,18 @@ def serve(
         max_body: Bytes in one request.
         timeout: Seconds for one request.
     """
+    from contrasent.model.remote import KEY
     from contrasent.serve.run import serve_model
 
+    # The key: of a file, else of the environment, else none.
+    key = os.environ.get(KEY, "").strip()
+    if api_key_file is not None:
+        try:
+            key = api_key_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(api_key_file, f"cannot be read as a key ({error})") from error
+        if not key or not key.isascii() or not key.isprintable():
+            raise InputError(api_key_file, "must contain a key of printable ASCII characters")
     # One JSON object a line on standard error.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(options.LineFormatter("%(message)s"))
@@ -73,7 +83,7 @@ def serve(
         host=host,
         port=port,
         name=name,
-        api_key=_read_key(api_key_file),
+        api_key=key,
         allow_hosts=allow_host or [],
         cors=cors or [],
         root_path=root_path,
@@ -88,18 +98,3 @@ def serve(
         max_body=max_body,
         timeout=timeout,
     )
-
-
-def _read_key(path: Path | None) -> str:
-    """The key: of a file, else of the environment, else none."""
-    from contrasent.model.remote import KEY
-
-    if path is None:
-        return os.environ.get(KEY, "").strip()
-    try:
-        key = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(path, f"cannot be read as a key ({error})") from error
-    if not key or not key.isascii() or not key.isprintable():
-        raise InputError(path, "must contain a key of printable ASCII characters")
-    return key

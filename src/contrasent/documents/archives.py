@@ -216,7 +216,7 @@ def entries(source: Path, skip: Report, choice: Choice | None = None) -> Iterato
     else:
         found = _file(source, source.name, skip)
     for entry in found:
-        # Of an archive each file is chosen by itself.
+        # Each file of an archive is chosen by itself.
         if entry.member and (reason := choice.reason(entry.name)):
             skip(reason, entry.name)
         else:
@@ -282,7 +282,7 @@ class _ArchiveFile(io.FileIO):
 
 
 def check_members(archive: zipfile.ZipFile, size: int) -> list[zipfile.ZipInfo]:
-    """The files of an archive of so many bytes, unless they are too many or unpack to too much."""
+    """The files of an archive of this size, unless they are too many or unpack to too much."""
     infos = archive.infolist()
     if len(infos) > MEMBERS:
         raise Skip(Reason.MEMBERS)
@@ -312,7 +312,7 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
             skip(Reason.BROKEN, name)
         return
     modified = path.stat().st_mtime_ns
-    # Of two files with one name, only the last can be read.
+    # If two files have one name, only the last can be read.
     for _, info in sorted({info.filename: info for info in listed if not info.is_dir()}.items()):
         whole = f"{name}/{_shown(info.filename)}"
         suffix = PurePosixPath(info.filename).suffix.lower()

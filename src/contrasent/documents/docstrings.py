@@ -5,7 +5,7 @@ import re
 import sysconfig
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -129,7 +129,19 @@ class InstalledDocumentation(list[Document]):
     """The explanations of public names of the installed packages as documents."""
 
     def __init__(self, sources: Sequence[Source], limit: int) -> None:
-        entries = list(_distinct(documented(sources), limit))
+        explained = {entry.name: entry for entry in documented(sources) if entry.explanation}
+        # Names of few parts first; no duplicate texts, and few that begin alike.
+        names = sorted(explained, key=lambda name: (name.count("."), zlib.crc32(name.encode())))
+        texts, openings, entries = set[str](), Counter[str](), list[Documented]()
+        for entry in map(explained.__getitem__, names):
+            both = (entry.summary.casefold(), entry.explanation.casefold())
+            starts = [" ".join(text.split()[:OPENING]) for text in both]
+            if texts.isdisjoint(both) and all(openings[start] < REPEATS for start in starts):
+                texts.update(both)
+                openings.update(starts)
+                entries.append(entry)
+                if len(entries) == limit:
+                    break
         for entry in entries:
             self.append(Document(entry.name, entry.name, (Section((), (entry.explanation,)),)))
         self.summaries = [(entry.summary, entry.name) for entry in entries]
@@ -140,20 +152,3 @@ class InstalledDocumentation(list[Document]):
 
     def __str__(self) -> str:
         return f"{len(self)} names of the installed packages"
-
-
-def _distinct(found: Iterable[Documented], limit: int) -> Iterator[Documented]:
-    """Names of few parts first; no duplicate texts, and few that begin alike."""
-    explained = {entry.name: entry for entry in found if entry.explanation}
-    texts, openings = set[str](), Counter[str]()
-    names = sorted(explained, key=lambda name: (name.count("."), zlib.crc32(name.encode())))
-    for entry in map(explained.__getitem__, names):
-        both = (entry.summary.casefold(), entry.explanation.casefold())
-        starts = [" ".join(text.split()[:OPENING]) for text in both]
-        if texts.isdisjoint(both) and all(openings[start] < REPEATS for start in starts):
-            texts.update(both)
-            openings.update(starts)
-            limit -= 1
-            yield entry
-            if not limit:
-                return

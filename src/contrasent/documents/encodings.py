@@ -15,7 +15,7 @@ from typing import NamedTuple
 from contrasent.documents.archives import Reason, Skip
 from contrasent.errors import OptionError
 
-SAMPLE = 1 << 16  # bytes at the start of a file in which a declaration is sought, and UTF-16
+SAMPLE = 1 << 16  # bytes at the start of a file that are searched for a declaration, and UTF-16
 KNOWN = 1 << 13  # bytes of lines beyond ASCII by which an encoding is guessed
 LONGEST = 40  # letters of a word that are looked at
 WESTERN = "cp1252"
@@ -82,8 +82,11 @@ def encoding_of(blocks: Iterable[bytes], given: str = "") -> Encoding:
     if declared := _declared(start) or given:
         return Encoding(declared)
     sample = strange or _beyond_ascii(start)
-    name = "utf-8" if _mostly_utf8(sample) else _guess(sample[:KNOWN])
-    return Encoding(name, guessed=True)
+    # UTF-8 with some foreign bytes, as two files put together have.
+    rest = sample.decode("utf-8", "ignore")
+    whole = sum(len(letter.encode()) for letter in rest if not letter.isascii())
+    mostly_utf8 = whole >= 8 and whole > 4 * (len(sample) - len(rest.encode()))
+    return Encoding("utf-8" if mostly_utf8 else _guess(sample[:KNOWN]), guessed=True)
 
 
 def _beyond_ascii(data: bytes) -> bytes:
@@ -138,13 +141,6 @@ def _foreign(error: UnicodeError) -> tuple[str, int]:
 FOREIGN = "contrasent-western"
 """How to decode bytes that an encoding does not have: as Windows-1252."""
 codecs.register_error(FOREIGN, _foreign)
-
-
-def _mostly_utf8(data: bytes) -> bool:
-    """True of UTF-8 with some foreign bytes, as two files put together have."""
-    rest = data.decode("utf-8", "ignore")
-    whole = sum(len(letter.encode()) for letter in rest if not letter.isascii())
-    return whole >= 8 and whole > 4 * (len(data) - len(rest.encode()))
 
 
 def _declared(start: bytes) -> str:

@@ -13,7 +13,7 @@ DEEPEST = 8  # tables in one another of which rows are read as such
 _UNSEEN = {"script", "style", "template", "head", "object", "iframe", "canvas", "rp", "datalist"}
 _ASIDES = {"aside", "footer", "header"}
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-# Of all other elements the text goes on in the line.
+# The text of all other elements continues the line.
 _INLINE = {
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em",
     "font", "i", "ins", "kbd", "mark", "math", "mi", "mn", "mo", "mrow", "nobr", "picture", "q",
@@ -41,7 +41,7 @@ class _Lines(SectionBuilder):
 
     def _add(self, text: str) -> None:
         if text.strip():
-            # A ">" of the text itself is no mark of a quotation; `clean` removes the space.
+            # A ">" of the text itself does not mark a quotation; `clean` removes the space.
             mark = "> " if self.quotes else "\u200b" * text.startswith(">")
             self.texts.append("\n".join(mark + line for line in text.split("\n")))
 

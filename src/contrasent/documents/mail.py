@@ -96,7 +96,7 @@ def _parts(message: Any) -> Iterator[Any]:
 
 
 def _chosen(parts: Sequence[Any]) -> Iterator[Any]:
-    """Of a plain text and others that say the same, the plain one unless it says less."""
+    """The plain text among parts that say the same, unless it says less."""
     texts = [
         [one for one in _parts(part) if one.get_content_type() in TEXTS and not one.get_filename()]
         for part in parts
@@ -111,7 +111,7 @@ def _chosen(parts: Sequence[Any]) -> Iterator[Any]:
     for at, part in enumerate(parts):
         if at == best or not texts[at]:
             yield part
-        else:  # pictures and invitations may stand beside the text that is not chosen
+        else:  # pictures and invitations may be beside the text that is not chosen
             beside = _parts(part)
             yield from (x for x in beside if x.get_filename() or x.get_content_maintype() != "text")
 

@@ -60,7 +60,7 @@ def _front_matter(text: str, *, toml: bool) -> dict[str, Any] | None:
     try:
         fields = tomllib.loads(text) if toml else yaml.load(text, _YAML)
     except (yaml.YAMLError, tomllib.TOMLDecodeError, RecursionError, ValueError):
-        # "title: Part 2: the end" is no YAML, but is written often.
+        # "title: Part 2: the end" is not YAML, but is written often.
         fields, name = dict[str, Any](), ""
         for line in text.splitlines():
             if found := _ENTRY.fullmatch(line):
@@ -224,7 +224,7 @@ def read_rst(text: str) -> Parsed:
 
 
 def _end(lines: list[str], start: int) -> int:
-    """Where the lines end that stand deeper than one."""
+    """Where the lines end that are indented deeper than one."""
     margin, at = len(lines[start]) - len(lines[start].lstrip()), start + 1
     while at < len(lines) and not lines[at][: margin + 1].strip():
         at += 1
@@ -319,7 +319,7 @@ def read_rtf(data: bytes, skip: Report) -> Parsed:
 
 
 def _without_groups(text: str, groups: list[tuple[str, str]]) -> str:
-    """The text without those that stand apart, which are added to ``groups`` by name."""
+    """The text without groups to read apart, which are added to ``groups`` by name."""
     kept, at = list[str](), 0
     for begin in _APART.finditer(text):
         if begin.start() >= at:

@@ -51,9 +51,16 @@ def read_word(suffix: str, data: bytes, skip: Report) -> Parsed:
         with opened(data) as archive:
             about = properties(archive)
             report_embedded(archive, skip)
-            if suffix == ".odt" and _counted(archive):
-                skip(Reason.NUMBERS, "")
-            data = (_numbered if suffix == ".docx" else _spaced)(archive) or data
+            if suffix == ".docx":
+                data = _numbered(archive) or data
+            else:
+                if _counted(archive):
+                    skip(Reason.NUMBERS, "")
+                # Runs of spaces are spaces, and a space follows each frame.
+                runs = rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>"
+                xml = re.sub(runs, b" ", archive.read("content.xml"))
+                xml = xml.replace(b"</draw:frame>", b"</draw:frame> ")
+                data = _changed(archive, "content.xml", xml)
     for node in extracted(data, suffix).document.nodes:
         content, layer = json.loads(str(node.content)), str(node.content_layer)
         if layer == "body":
@@ -158,7 +165,7 @@ def local(element: Element) -> str:
 
 
 def attribute(element: Element | None, name: str) -> str:
-    """An attribute whatever its space; "" if there is none."""
+    """An attribute in any namespace; "" if there is none."""
     if element is None:
         return ""
     return next((v for key, v in element.attrib.items() if key.rpartition("}")[2] == name), "")
@@ -178,13 +185,6 @@ def related(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
         target = target[1:] if target[:1] == "/" else posixpath.normpath(f"{folder}/{target}")
         links[link.get("Id", "")] = link.get("Type", "").rpartition("/")[2], target
     return links
-
-
-def _spaced(archive: zipfile.ZipFile) -> bytes:
-    """An odt whose runs of spaces are spaces."""
-    content = archive.read("content.xml")
-    content = re.sub(rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>", b" ", content)
-    return _changed(archive, "content.xml", content.replace(b"</draw:frame>", b"</draw:frame> "))
 
 
 def _counted(archive: zipfile.ZipFile) -> bool:

@@ -43,7 +43,7 @@ REPEATED, DENSE = 100_000, 50  # characters from which a text may not compress t
 ROW = 10  # fewest characters that a row of a table counts for
 DEEPEST = 3  # nested mails
 
-_PROSE = re.compile(  # in names of files that are read whatever their suffix
+_PROSE = re.compile(  # in names of files that are read with any suffix
     r"(?<![a-z])(?:readme|licen[cs]e|copying|notice|news|change(?:s|log)|authors|todo|faq)(?![a-z])",
     re.IGNORECASE,
 )
@@ -86,7 +86,7 @@ class File:
         return data
 
     def text(self, *, rows: bool = False) -> str:
-        """Its text, whatever its encoding; unless it holds rows, it must be fit to be parsed."""
+        """Its text, in any encoding; unless it holds rows, it must be fit to be parsed."""
         text, encoding = decode(self.content(), self.encoding)
         self.note_encoding(encoding)
         return text if rows else self.check(text)
@@ -120,7 +120,7 @@ class File:
 
     @contextmanager
     def others_are_read(self, part: str) -> Iterator[None]:
-        """Report a part that cannot be read, and go on."""
+        """Report a part that cannot be read, and continue."""
         try:
             yield
         except MemoryError:

@@ -15,7 +15,7 @@ from contrasent.types import batched
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 Row = tuple[str, str, dict[str, Any]]
-"""A passage: the text that is indexed, its id, and where it stands."""
+"""A passage: the text that is indexed, its id, and its place."""
 _Place = tuple[tuple[str, ...], int]  # headings, outermost first, and page; 0 where there are none
 
 FEWEST = 16  # tokens that a passage must be able to hold
@@ -76,7 +76,22 @@ class _Cutter:
                 pieces = [one._replace(place=place) for one in islice(counted, next(lengths))]
                 parts.append(_Part(section.headings, pieces[:depth], pieces[depth:]))
             grouped += [(document, part) for part in self._grouped(document, parts)]
-        return self._fitted(grouped)
+        # Passages that got too long when their pieces were joined are cut again.
+        while True:
+            rows, orders = list[Row](), Counter[str]()
+            for document, part in grouped:
+                row = self._row(document, part, orders[document.id] + 1)
+                rows.append(row)
+                orders[document.id] += row[2]["body"] < len(row[0])
+            counts = self._count([text for text, *_ in rows])
+            if max(counts, default=0) <= self._most:
+                yield from (row for row in rows if row[2]["body"] < len(row[0]))
+                return
+            made, grouped = grouped, []
+            for (document, part), count in zip(made, counts, strict=True):
+                fits = count <= self._most
+                halves = [part] if fits else self._balanced(part, part.size // 2)
+                grouped += [(document, half) for half in halves]
 
     def _grouped(self, document: Document, parts: list[_Part]) -> Iterator[_Part]:
         """The parts of a document as passages: put together where small, cut where long."""
@@ -117,26 +132,6 @@ class _Cutter:
                 yield from self._within(self._counted(finer, piece.place), room)
             else:
                 yield piece
-
-    def _fitted(self, made: list[tuple[Document, _Part]]) -> Iterator[Row]:
-        """Passages; those that got too long when their pieces were joined are cut again."""
-        while True:
-            rows, orders = list[Row](), Counter[str]()
-            for document, part in made:
-                row = self._row(document, part, orders[document.id] + 1)
-                rows.append(row)
-                orders[document.id] += row[2]["body"] < len(row[0])
-            counts = self._count([text for text, *_ in rows])
-            if max(counts, default=0) <= self._most:
-                yield from (row for row in rows if row[2]["body"] < len(row[0]))
-                return
-            made = [
-                (document, half)
-                for (document, part), count in zip(made, counts, strict=True)
-                for half in (
-                    [part] if count <= self._most else self._balanced(part, part.size // 2)
-                )
-            ]
 
     def _row(self, document: Document, part: _Part, number: int) -> Row:
         """The passage of a part, with the place of each section if it holds several."""

@@ -1,4 +1,4 @@
-"""PDF by pdfium: its letters and where they stand, to headings, paragraphs, columns and tables.
+"""PDF by pdfium: its letters and their places, to headings, paragraphs, columns and tables.
 
 The order is that in which the program wrote, except where it wrote across columns. What is filled
 in, and notes, follow the text of their page; pages without text are named.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GAP, NARROW = 1.5, 0.5  # heights of a letter that part columns; where other rows have them
 LARGER = 1.12  # times the most usual height of letters from which a short paragraph is a heading
-AT_ONCE = 50  # pages that are read without a sign of life
+AT_ONCE = 50  # pages that are read between two reports of being alive
 LONGEST = 200  # characters of a heading
 FEW, HALF = 100, 0.5  # a page of fewer letters, of which a picture takes so much, is a scan
 UNREADABLE = 0.3  # share of letters without meaning from which a page is named
@@ -32,7 +32,7 @@ _PAGE_NUMBER = re.compile(
     re.IGNORECASE,
 )
 NONE = 1 << 20  # no page number
-_HYPHENS = "\x02\xad\ufffe"  # at the end of a line, of a word that goes on
+_HYPHENS = "\x02\xad\ufffe"  # at the end of a line, of a word that continues
 _MEANINGLESS = re.compile(r"[\ufffd\ue000-\uf8ff\x01\x03-\x08]")
 
 
@@ -236,7 +236,7 @@ def _built(read: Sequence[tuple[list[list[_Line]], list[str]]], title: str, abou
 
 
 def _without_furniture(pages: list[list[list[_Line]]]) -> list[list[list[_Line]]]:
-    """Pages without their numbers, and with what stands in the same place on most of them once."""
+    """Pages without their numbers, and with what is in the same place on most of them once."""
 
     def place(row: list[_Line]) -> tuple[str, int]:
         return " ".join(line.text for line in row), round(row[0].top)
@@ -336,7 +336,7 @@ def _closed(page: int, lines: Sequence[_Line]) -> Iterator[_Paragraph]:
 
 
 def _run(rows: list[list[_Line]], start: int) -> list[list[_Line]]:
-    """Rows from one on that stand in the same columns, close below each other."""
+    """Rows from one on that are in the same columns, close below each other."""
     lefts = [line.left for line in rows[start]]
     run = [rows[start]]
     if len(lefts) < 2:
@@ -371,7 +371,7 @@ def _columns(page: int, run: list[list[_Line]]) -> Iterator[_Paragraph]:
     }
 
     def wraps(above: Any, below: Any) -> list[_Line]:
-        """The lines that go on lines which were full."""
+        """The lines that continue lines which were full."""
         return [
             below[at]
             for at in right
@@ -415,7 +415,7 @@ def _goes_on(before: _Paragraph, one: _Paragraph) -> bool:
 
 
 def _joined(lines: Sequence[str], words: Counter[str]) -> str:
-    """Lines as one, and words that were divided at their ends whole again."""
+    """Lines as one, and words that were divided at their ends joined."""
     text = ""
     for line in lines:
         last = text.rpartition(" ")[2]

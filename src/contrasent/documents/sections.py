@@ -8,7 +8,7 @@ from datetime import date, time
 from math import isfinite
 from typing import Any
 
-BELOW = 99  # the level of a section that goes on
+BELOW = 99  # the level of a section that continues
 PLACES = ("document", "title", "headings", "body", "page", "sections")  # of a passage's metadata
 MOST, LONGEST = 50, 500  # facts of a document or values of one, and the characters of each
 _SAME = {"authors": "author", "keywords": "tags", "tag": "tags", "categories": "tags"}
@@ -125,7 +125,7 @@ class SectionBuilder:
 
     def __init__(self) -> None:
         self.page = self.quotes = 0  # of what is added: where, and how deep it is quoted
-        self.notes = list[str]()  # that stand apart, and follow the text
+        self.notes = list[str]()  # apart from the text, which they follow
         self._open = list[tuple[int, str]]()
         # A level (0 before all headings), the headings, the paragraphs and the page of each.
         self._sections = list[tuple[int, tuple[str, ...], list[str], int]]()
@@ -166,7 +166,7 @@ class SectionBuilder:
             if not self._sections:
                 self._sections.append((0, (), [], self.page))
             level, names, texts, page = self._sections[-1]
-            if texts and page != self.page:  # the section goes on
+            if texts and page != self.page:  # the section continues
                 self._sections.append((BELOW if level else 0, names, [], self.page))
             self._sections[-1][2].append(text)
 
@@ -186,7 +186,7 @@ class SectionBuilder:
                 title, sections = first, others
         result = []
         for i, (_, headings, paragraphs, page) in enumerate(sections):
-            # A heading without text below it is text, unless the next one stands below it.
+            # A heading without text below it is text, unless the next one is below it.
             shown = headings[drop:]
             after = sections[i + 1][1] if i + 1 < len(sections) else ()
             if paragraphs:
@@ -314,19 +314,16 @@ def sentences(text: str) -> list[str]:
     pieces, start = [], 0
     for match in _END.finditer(text):
         end = match.end()
-        # " . " ends a sentence in text with spaces around its marks, whatever the case.
+        # " . " ends a sentence in text with spaces around its marks, in either case.
         apart = text[match.start() - 1 : match.start()].isspace()
-        if match["spaced"] and not apart and _goes_on(text, start, match):
-            continue
+        if match["spaced"] and not apart:
+            # A sentence continues in lower case, or after an abbreviation.
+            dot = match.start() + 1
+            before = text[max(start, dot - 12) : dot]
+            if text[end].islower() or (text[dot].isspace() and _ABBREVIATED.search(before)):
+                continue
         if start < end < len(text):
             pieces.append(text[start:end])
             start = end
     pieces.append(text[start:])
     return pieces
-
-
-def _goes_on(text: str, start: int, match: re.Match[str]) -> bool:
-    """True if a sentence goes on after the mark: in lower case, or after an abbreviation."""
-    dot = match.start() + 1
-    abbreviated = text[dot].isspace() and _ABBREVIATED.search(text[max(start, dot - 12) : dot])
-    return text[match.end()].islower() or bool(abbreviated)

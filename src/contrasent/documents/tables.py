@@ -46,7 +46,7 @@ def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iter
 
 
 def _above(shown: str, name: str, lines: Sequence[str]) -> list[Document]:
-    """What stands above the names of the columns, as a document of its own."""
+    """The lines above the names of the columns, as a separate document."""
     builder = SectionBuilder()
     for line in lines:
         builder.lines(line)
@@ -81,7 +81,7 @@ def read_rows(
 def _read(
     table: Table, above: str, columns: Sequence[str] | None
 ) -> tuple[str, Iterator[Document]]:
-    """The role of every column, and the rows as documents below what stands above a table."""
+    """The role of every column, and the rows as documents below the name of the table."""
     chosen = document_roles(table) if columns is None else _stated(table, columns)
     names = [name if name != f"column {at}" else "" for at, name in enumerate(table.names or ())]
     names = names or [""] * len(table.columns)
@@ -209,7 +209,7 @@ def _rows(cells: Any, sheet: Sheet) -> list[list[str]]:
         [_shown(value, (row, at) in sheet.shares) for at, value in enumerate(values, left)]
         for row, values in enumerate(cells.to_python(), top)
     ]
-    for (first, at), (last, _) in sheet.merged:  # a name stands in each of its rows
+    for (first, at), (last, _) in sheet.merged:  # a name is in each of its rows
         for row in range(max(first - top, 0) + 1, min(last - top + 1, len(rows))):
             if 0 <= at - left < len(rows[row]):
                 rows[row][at - left] = rows[row][at - left] or rows[max(first - top, 0)][at - left]
@@ -239,7 +239,14 @@ def _shown(value: Any, share: bool) -> str:
 
 def _of_office(archive: zipfile.ZipFile) -> dict[str, Sheet]:
     """The facts of the sheets of an xlsx, by their names."""
-    shares, facts = _share_styles(archive), dict[str, Sheet]()
+    # The numbers of the styles that show a number in percent.
+    styles, percent = parsed(archive, "xl/styles.xml"), {"9", "10"}
+    for one in styles.iterfind("{*}numFmts/{*}numFmt"):
+        if "%" in one.get("formatCode", ""):
+            percent.add(one.get("numFmtId", ""))
+    formats = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
+    shares = {str(at) for at, one in formats if one.get("numFmtId") in percent}
+    facts = dict[str, Sheet]()
     parts = related(archive, "xl/workbook.xml")
     for one in parsed(archive, "xl/workbook.xml").iterfind("{*}sheets/{*}sheet"):
         part, name = parts.get(link_of(one), ("", ""))[1], one.get("name", "")
@@ -258,16 +265,6 @@ def _of_office(archive: zipfile.ZipFile) -> dict[str, Sheet]:
                 joined = ("".join(t.text or "" for t in some).strip() for some in texts)
                 about.notes += filter(None, joined)
     return facts
-
-
-def _share_styles(archive: zipfile.ZipFile) -> set[str]:
-    """The numbers of the styles that show a number in percent."""
-    styles, percent = parsed(archive, "xl/styles.xml"), {"9", "10"}
-    for one in styles.iterfind("{*}numFmts/{*}numFmt"):
-        if "%" in one.get("formatCode", ""):
-            percent.add(one.get("numFmtId", ""))
-    formats = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
-    return {str(at) for at, one in formats if one.get("numFmtId") in percent}
 
 
 def _place(reference: str) -> Place:

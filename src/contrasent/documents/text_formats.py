@@ -130,7 +130,7 @@ def read_blocks(text: str) -> Parsed:
         if len(line) <= WIDEST:
             block.append(line)
     close()
-    return "", *builder.finish("-")[1:]  # a lone definition is no title
+    return "", *builder.finish("-")[1:]  # a lone definition is not a title
 
 
 def read_object(value: Any) -> Parsed:

@@ -1,7 +1,7 @@
 """Reading files in a process of its own, so that no file can hang or kill the run.
 
 The process gets a file's place as a line of JSON and answers with lines: its documents, what is to
-be reported, and the end. If a file takes too long or too much memory, a new process goes on.
+be reported, and the end. If a file takes too long or too much memory, a new process continues.
 """
 
 import json
@@ -105,7 +105,7 @@ def serve() -> None:
     """Answer the orders on standard input until it ends."""
     limit_memory(MEMORY)
     out = os.fdopen(os.dup(1), "wb", BLOCK)
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # what a library prints is not an answer
 
     def answer(kind: str, *values: Any) -> None:
         out.write(json.dumps([kind, *values]).encode() + b"\n")

@@ -18,7 +18,7 @@ from contrasent.text.sources import Source, find, form_of, reading
 from contrasent.text.tables import Table, id_cell, open_tables, text_cell
 
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
-"""Of the extra ``cloud``, by the scheme of a URL."""
+"""Packages of the extra ``cloud``, by the scheme of a URL."""
 
 
 def is_url(name: str) -> bool:
@@ -161,7 +161,7 @@ class ShardPlan:
                 name = table.columns[text] if table.names else ""
                 chosen = (text,) if identity is None else (text, identity)
                 for line, cells in table.part(chosen, number - begins, until - number):
-                    if not cells:  # blank lines are no rows
+                    if not cells:  # blank lines are not rows
                         problem = "more cells than in the first row"
                         raise InputError(part.name, problem, line=line)
                     row_id = str(number) if identity is None else id_cell(cells[1], part.name, line)
@@ -217,7 +217,7 @@ def plan(
 
 
 def _opened(part: Part, chosen: ShardPlan) -> tuple[Table, int, int | None]:
-    """A file, and where text and id stand."""
+    """A file, and the positions of text and id."""
     form = form_of(Path(part.name)) or ""
     path = (lambda: open_binary(part.name)) if form == ".parquet" else local_copy(part.name)
     wanted = (chosen.text, chosen.identity)

@@ -213,17 +213,23 @@ def index_folder(
     if column or columns or id_column or metadata:  # for rows that are added later
         kept["table"] = {"column": column, "columns": [*columns], "id": id_column}
         kept["table"]["metadata"] = [*metadata]
-    inputs = read_input(
-        open_source(
+    # Rows of lines, or of a table whose columns are named; of anything else the documents.
+    given: DocumentSource | Records | EncodedRecords
+    if table._replace(columns=()) != TableColumns() or is_lines(source):
+        given = table.read(str(source))
+    else:
+        given = DocumentSource(
             source,
-            table,
-            max_file_text=max_file_text,
+            columns=table.columns or None,
+            most=max_file_text,
             as_text=as_text,
             exclude=exclude,
             include=include,
             gitignore=gitignore,
             encoding=encoding,
-        ),
+        )
+    inputs = read_input(
+        given,
         name,
         **settings,
         batch_size=batch_size,
@@ -256,19 +262,6 @@ def index_folder(
         inputs.report,
         (*inputs.notes, *encode.notes),
     )
-
-
-def open_source(
-    source: str | Path,
-    table: TableColumns,
-    *,
-    max_file_text: int = TEXT_LIMIT,
-    **given: Any,
-) -> DocumentSource | Records | EncodedRecords:
-    """Rows of lines, or of a table whose columns are named; of anything else the documents."""
-    if table._replace(columns=()) != TableColumns() or is_lines(source):
-        return table.read(str(source))
-    return DocumentSource(source, columns=table.columns or None, most=max_file_text, **given)
 
 
 def is_lines(source: str | Path) -> bool:

@@ -251,7 +251,7 @@ def _of(part: float, groups: Iterable[str]) -> str:
 
 def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
     """How a tokenizer cuts the words of some texts; it knows the language of no words at all."""
-    # Words, and runs of scripts without spaces, as they stand in the first texts.
+    # Words, and runs of scripts without spaces, of the first texts.
     runs = Counter[str]()
     for text in islice(texts, SAMPLE):
         for match in WORD.finditer(text[:LONGEST]):

@@ -89,7 +89,13 @@ class RemainingRows:
                     if time.monotonic() >= end:
                         break
             finally:  # after Ctrl-C too
-                left = self._keep(index, blocks)
+                with Writer(self.folder) as writer:
+                    was, now = index.facts, writer.facts
+                    same = (was.identity, was.model) == (now.identity, now.model)
+                    # What was encoded is kept, unless the index is another one now.
+                    if blocks and same and index.store.encoded == writer.store.encoded:
+                        writer.put_vectors(np.concatenate(blocks))
+                    left = writer.store.unfinished
         return left
 
     def _blocks(self, index: Index) -> Iterator[Vectors]:
@@ -116,15 +122,6 @@ class RemainingRows:
             for row in rows:
                 block[row.row - start] = made[row.row]
             yield block
-
-    def _keep(self, index: Index, blocks: list[Vectors]) -> int:
-        """Write what was encoded, unless the index is another one now; returns the rows left."""
-        with Writer(self.folder) as writer:
-            was, now = index.facts, writer.facts
-            same = (was.identity, was.model) == (now.identity, now.model)
-            if blocks and same and index.store.encoded == writer.store.encoded:
-                writer.put_vectors(np.concatenate(blocks))
-            return writer.store.unfinished
 
 
 def finish(folder: Path, encode: TaskEncoder) -> None:

@@ -36,7 +36,7 @@ TASKS: dict[str, tuple[str, ...]] = {
 SIMILARITIES = ("cosine", "dot")
 BUDGET = 2048
 """Padded tokens of a call: enough to keep a core busy, little enough to share calls among cores."""
-FEW = 8  # up to so many texts are computed in one call by all cores, more by a call for each core
+FEW = 8  # up to this many texts are computed in one call by all cores, more by a call for each core
 
 
 @dataclass(frozen=True, slots=True)

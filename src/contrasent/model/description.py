@@ -30,7 +30,7 @@ SIZES: dict[str, tuple[int, int]] = {
 """Keys of an encoder's config.json, with the least and the largest value of each."""
 
 ORIGIN = "origin.json"
-"""Of a model from a GGUF file, and of those trained from it: license, maker and name."""
+"""License, maker and name of a model from a GGUF file, and of those trained from it."""
 
 PARTS = (
     "modules.json", ORIGIN, "*config*.json", "*token*.json", "vocab.*", "unigram.json", "bpe.codes",

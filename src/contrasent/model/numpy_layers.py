@@ -319,7 +319,7 @@ def _runs(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
 
 
 def _blocks(runs: list[tuple[int, int, int]], room: int) -> Iterator[tuple[int, int, int]]:
-    """Runs, each with at most so many scores of a head, or one row."""
+    """Runs, each with at most ``room`` scores of a head, or one row."""
     for start, rows, length in runs:
         few = max(1, room // length**2)
         for row in range(0, rows, few):

@@ -38,7 +38,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
         return folder
     text = str(name)
     if folder.suffix == ".gguf" and folder.is_file():
-        return from_gguf(folder)
+        return _cached(folder.stem, digest(folder), partial(_convert, folder))
     if revision is None and (packaged := _installed(text)) is not None:
         return packaged
     if "@" in text and revision is None:
@@ -172,11 +172,6 @@ def smollm2() -> Path:
         _convert(source, folder)
 
     return _cached(SMOLLM2, SMOLLM2_SHA256, make)
-
-
-def from_gguf(source: Path) -> Path:
-    """The model of a GGUF file, made at the first use."""
-    return _cached(source.stem, digest(source), partial(_convert, source))
 
 
 def _convert(source: Path, folder: Path) -> None:

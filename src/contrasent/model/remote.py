@@ -47,7 +47,7 @@ class JsonServer:
         weakref.finalize(self, self._client.close)
 
     def ask(self, path: str, body: Any = None, *, attempts: int = ATTEMPTS) -> dict[str, Any]:
-        """The answer to a JSON body, or to a GET; a server that is silent or busy is asked again.
+        """The answer to a JSON body, or to a GET; a request to a silent or busy server is repeated.
 
         Raises:
             ModelError: it does not answer, or not with a JSON object.
@@ -138,22 +138,19 @@ class RemoteModel:
         for part in batched(texts, self.batch_size):
             body = {"model": self.name, "input": part, "encoding_format": "float", **prompt}
             answer = self._talk("embeddings", body)
-            blocks.append(self._vectors(answer, len(part)))
+            try:
+                rows = sorted(answer["data"], key=lambda item: item["index"])
+                vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ModelError(f"{self.base}: did not answer with vectors ({error})") from error
+            if vectors.ndim != 2 or len(vectors) != len(part) or not np.isfinite(vectors).all():
+                raise ModelError(f"{self.base}: gave {vectors.shape} for {len(part)} texts")
+            blocks.append(vectors)
         sizes = {block.shape[1] for block in blocks}
         if len(sizes) > 1:
             raise ModelError(f"{self.base}: returned vectors of different sizes ({sorted(sizes)})")
         self.dimension = sizes.pop() if sizes else self.dimension
         return np.concatenate(blocks) if blocks else np.empty((0, self.dimension), np.float32)
-
-    def _vectors(self, answer: dict[str, Any], count: int) -> Vectors:
-        try:
-            rows = sorted(answer["data"], key=lambda item: item["index"])
-            vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"{self.base}: did not answer with vectors ({error})") from error
-        if vectors.ndim != 2 or len(vectors) != count or not np.isfinite(vectors).all():
-            raise ModelError(f"{self.base}: gave {vectors.shape} for {count} texts")
-        return vectors
 
     def _talk(self, path: str, body: Any) -> dict[str, Any]:
         answer = self._server.ask(path, body, attempts=self._attempts)

@@ -55,7 +55,7 @@ each shape it has met. In int8 some 190 shapes took 1.4 GB, with this bound 0.1 
 
 _ALONE = threading.Lock()
 """Held by the first call of a graph in OpenVINO, whose bindings set up a table: two threads that do
-so at the same time wait for each other for ever, one with Python's lock, one with the table's."""
+so at the same time wait for each other forever, one with Python's lock, one with the table's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Exported(Encoder):
         return run(ids, np.pad(mask.astype(np.int64), more))
 
     def _width(self, tokens: int) -> int:
-        """The padded width for a longest row of so many tokens.
+        """The padded width for a longest row of this many tokens.
 
         OpenVINO makes kernels for each new shape, which takes about as long as a call in int8, and
         keeps memory for them: few widths, an eighth apart at most. In float32 the padding would

@@ -88,7 +88,7 @@ class Routes:
     library: Library | None
     metrics: Metrics
     settings: ServerSettings
-    filtering: ThreadPoolExecutor  # a filter may take all the time it is given; others go on
+    filtering: ThreadPoolExecutor  # a filter may take all its time; others continue
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -419,7 +419,7 @@ class _Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """A server whose process ends in time after a signal, whatever its threads are doing."""
+    """A server whose process ends in time after a signal, even if its threads are busy."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Finish what was accepted, for some seconds."""

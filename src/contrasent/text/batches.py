@@ -222,12 +222,12 @@ class Collator:
     # view c rewrites column c; with a corpus of single sentences every view rewrites the sentence.
     # Columns beyond the views are taken as they are
     views: tuple[View, ...]
-    tokenizer: Tokenizer  # for views of words, whose result is tokenized afresh
+    tokenizer: Tokenizer  # for views of words, whose result is tokenized again
     lower: bool = False
-    resample_views: bool = True  # draw views anew in every epoch; else each row keeps its draw
+    resample_views: bool = True  # draw views again in every epoch; else each row keeps its draw
     # rows that a view made longer are cut at this many tokens, None for no cut
     longest: int | None = None
-    # what stands before (or around) the texts of each column of the corpus; nothing if empty
+    # what is put before (or around) the texts of each column of the corpus; nothing if empty
     prompts: tuple[str, ...] = ()
     # (n, m) rows whose second text is a hard negative of each row, by ``train.prepare``
     hard_negatives: NDArray[np.int64] | None = None

@@ -134,7 +134,7 @@ def _write(
     prompts: Sequence[str],
     digest: str,
 ) -> None:
-    """Write the file of a corpus; ``starts`` holds what is to stand behind the texts meanwhile."""
+    """Write the file of a corpus; ``starts`` holds what follows the texts."""
     count = position = cut = 0
     starts.write(np.zeros(1, np.int64).tobytes())
     with progress.task("tokenize", unit="rows") as advance:
@@ -144,7 +144,8 @@ def _write(
                 tokens, over = tokenizer(*(lowered(texts, prompt) if lower else (texts, prompt)))
                 cut += int(over.sum())
                 columns += [[tokens[row].tobytes() for row in range(len(texts))]]
-                columns += [[_filled(text.encode("utf-8")) for text in texts]]
+                letters = [text.encode("utf-8") for text in texts]
+                columns += [[one + b"\0" * (-len(one) % WORD) for one in letters]]
             blocks = [block for row in zip(*columns, strict=True) for block in row]
             sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
             ends = position + np.cumsum(sizes) // WORD
@@ -166,10 +167,6 @@ def _write(
     stated = {"width": corpus.width, "cut": cut, "digest": digest, "arrays": arrays}
     description = json.dumps(stated).encode()
     file.write(description + len(description).to_bytes(8, "little"))
-
-
-def _filled(letters: bytes) -> bytes:
-    return letters + b"\0" * (-len(letters) % WORD)
 
 
 def _numbers(corpus: Corpus, count: int) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -247,7 +247,7 @@ def _named(table: Table, texts: Sequence[int], role: str) -> list[int]:
 
 
 def _short_answer(table: Table) -> list[int]:
-    """The column "a" next to "q"; it is no known name by itself."""
+    """The column "a" next to "q"; by itself it is not a known name."""
     plain = [roles.plain_name(name) for name in table.columns]
     return [plain.index("a")] if "a" in plain and {"q", "question", "query"} & {*plain} else []
 
@@ -352,7 +352,7 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
 
 
 def codes(table: Table, places: Iterable[int]) -> frozenset[int]:
-    """Those of some columns that hold codes such as product numbers, by which rows are sought."""
+    """Those of some columns that hold codes that users search for, such as product numbers."""
     cells = _sample(table)
     return frozenset(at for at in places if roles.kind_of_column(cells[at]) == CODE)
 

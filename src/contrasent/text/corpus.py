@@ -106,8 +106,21 @@ class Corpus:
     @property
     def roles(self) -> list[str]:
         """The role of every column: one line for each kind of table."""
-        told = [one for one in self._tables if len(one.table.columns) > 1 or one.table.above]
-        lines = (line for one in told for line in _told(one))
+        lines = list[str]()
+        for roles in self._tables:
+            table = roles.table
+            if len(table.columns) < 2 and not table.above:
+                continue
+            lines.append(roles.line())
+            if table.form in (".csv", ".tsv") and table.names is None and not roles.stated:
+                lines.append(
+                    "no header found (the first row looks like data): columns are numbered from 0"
+                )
+            if table.above:
+                skipped = f"skipped {len(table.above)} lines above the header"
+                lines.append(f"{skipped} (first: {brief(table.above[0])})")
+            if roles.note:
+                lines.append(f"warning: {roles.note}")
         return list(dict.fromkeys(lines))
 
     @property
@@ -258,7 +271,9 @@ def open_corpus(
     if isinstance(source, Mapping) or hasattr(source, "columns"):
         problem = f"a {type(source).__name__} contains columns, not rows; pass a list of rows"
         raise InputError(SHOWN, f"{problem}, such as frame.to_dict('records') of a pandas frame")
-    paths = [source] if isinstance(source, str | Path) else _listed(source)
+    if not isinstance(source, Path | Iterable):
+        raise OptionError("corpus", source, "is neither a path nor rows of text")
+    paths: list[Any] = [source] if isinstance(source, str | Path) else list(source)
     others = [row for row in paths if not isinstance(row, Path) and row is not source]
     if len(others) == len(paths):
         _check_no_names_of_files(others)
@@ -281,13 +296,6 @@ def open_corpus(
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     scored = chosen[0].scored
     return Corpus(shown, chosen, at_least=at_least, documents=documents, scored=scored)
-
-
-def _listed(source: Any) -> list[Any]:
-    """Rows or paths as a list."""
-    if not isinstance(source, Iterable):
-        raise OptionError("corpus", source, "is neither a path nor rows of text")
-    return list(source)
 
 
 def _check_no_names_of_files(texts: Sequence[Any]) -> None:
@@ -328,18 +336,6 @@ def _aligned(first: Roles, other: Roles) -> Roles:
         remedy = "choose columns that all files have (--columns)"
         raise InputError(other.table.source, f"{problem} {', '.join(wanted)}; {remedy}")
     return other
-
-
-def _told(roles: Roles) -> Iterator[str]:
-    table = roles.table
-    yield roles.line()
-    if table.form in (".csv", ".tsv") and table.names is None and not roles.stated:
-        yield "no header found (the first row looks like data): columns are numbered from 0"
-    if table.above:
-        count = len(table.above)
-        yield f"skipped {count} lines above the header (first: {brief(table.above[0])})"
-    if roles.note:
-        yield f"warning: {roles.note}"
 
 
 LONGER = "more cells than there are columns"

@@ -17,7 +17,7 @@ MARKS = ",;\t|"
 STATED = "sep="  # a first line by which Excel knows the delimiter
 ALONE = "\x1f"  # the delimiter of a table of one column, which no text holds
 SAMPLE = 200  # rows that are looked at
-HEADS = 20  # rows among which the header is sought
+HEADS = 20  # rows that are searched for the header
 CHARACTERS = 1 << 20  # of lines that are looked at
 MOST_KEYED = 50  # rows of a form: names in its first column, values in its second
 MOST_TEXT = 0.8  # share of a form's values that are words
@@ -33,7 +33,7 @@ class Dialect:
     """The way in which the cells of a row are written."""
 
     delimiter: str
-    quoted: bool = True  # whether a cell may stand in quotes; else they are letters
+    quoted: bool = True  # whether a cell may be in quotes; else they are letters
     spaced: bool = False  # whether blanks after a delimiter are none of the cell's
     escaped: bool = False  # whether quotes in a cell follow a backslash, as MySQL and Spark write
 

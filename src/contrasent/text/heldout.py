@@ -1,6 +1,6 @@
 """Hold out pairs, sentences or documents of a corpus, to measure a training without labels.
 
-A view that takes the next sentence may still take a held-out one, which is no row itself.
+A view that takes the next sentence may still take a held-out one, which is not a row itself.
 """
 
 import hashlib

@@ -38,7 +38,7 @@ class ExpansionError(InputError):
 
 
 def unpacked_limit(packed: int) -> int:
-    """The bytes that so many packed ones may unpack to."""
+    """The bytes that this many packed ones may unpack to."""
     return max(FREE, DENSEST * packed)
 
 

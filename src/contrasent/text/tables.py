@@ -1,6 +1,6 @@
 """The one reader of tables: files of txt, csv, tsv, jsonl, json, parquet and arrow.
 
-Of csv and tsv the delimiter, the quotes and the header are found by :mod:`contrasent.text.dialect`;
+The delimiter, quotes and header of csv and tsv are found by :mod:`contrasent.text.dialect`;
 jsonl has strings, arrays or objects, json a list of them, whose rows count as lines. Rows are
 streamed (json aside), UTF-8 with or without a byte order mark, and every complaint names file and
 line.

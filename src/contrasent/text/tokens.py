@@ -23,7 +23,7 @@ from contrasent.types import Tokens, batched
 BLOCK = 65_536  # texts whose tokens are held at once
 CHUNK = 256  # sentences between two looks at the clock
 SLOT, MASK = "[X]", "[MASK]"
-"""Where a template has the sentence, and its mask token, whatever the vocabulary calls that."""
+"""Where a template has the sentence, and its mask token, in any vocabulary."""
 SIDE = "truncation_side"
 VOCABULARIES = ("vocab*", "*.model", "*.vocab")
 """Files of older tokenizers; without one of them transformers makes an empty tokenizer."""
@@ -56,7 +56,17 @@ class Tokenizer:
         """Take over a backend; its own padding and truncation settings are switched off."""
         self.backend = tokenizers.Tokenizer.from_str(backend.to_str()) if copy else backend
         self.backend.no_padding()
-        self.names = _special_names(names or {})
+        # The texts of special tokens; null and settings such as ``add_bos_token`` name none.
+        self.names: dict[str, str] = {}
+        for key, value in (names or {}).items():
+            text = value.get("content") if isinstance(value, dict) else value
+            if (key.endswith("_token") or key == SIDE) and isinstance(text, str):
+                self.names[key] = text
+        if self.names.get(SIDE, "left") not in ("left", "right"):
+            problem = f"truncation_side is {self.names[SIDE]!r}"
+            raise ModelError(f"{problem}; it must be left or right")
+        if self.names.get(SIDE) == "right":
+            del self.names[SIDE]
         self.max_seq_length = max_seq_length
         side = self.names.get(SIDE) or (self.backend.truncation or {}).get("direction", "right")
         self.from_left = side == "left"  # whether the beginning of a long text is cut
@@ -167,7 +177,7 @@ class Tokenizer:
         return np.concatenate([before, first]), np.concatenate([last, after])
 
     def plain(self, prompt: str) -> list[int]:
-        """Ids of a prompt that stands before a sentence; none of a template."""
+        """Ids of a prompt that precedes a sentence; none of a template."""
         if not prompt or SLOT in prompt:
             return []
         return list(self.backend.encode(prompt, add_special_tokens=False).ids)
@@ -181,7 +191,7 @@ class Tokenizer:
         if prompt:
             sentences = [prompt + sentence for sentence in sentences]
         parts, lengths, cut, specials = [], list[int](), list[bool](), self.specials
-        # Of a text without tokens, where the template adds none.
+        # The token of a text without tokens, where the template adds none.
         nothing = [specials.pad if specials.unknown is None else specials.unknown]
         for chunk in batched(sentences, CHUNK):
             check_deadline()
@@ -224,25 +234,10 @@ class Tokenizer:
 
 
 def lowered(sentences: Sequence[str], prompt: str) -> tuple[list[str], str]:
-    """Sentences in lower case, with what stands before them; a template stays as it is."""
+    """Sentences in lower case, with what precedes them; a template stays as it is."""
     if SLOT in prompt:
         return [sentence.lower() for sentence in sentences], prompt
     return [(prompt + sentence).lower() for sentence in sentences], ""
-
-
-def _special_names(config: dict[str, Any]) -> dict[str, str]:
-    """The texts of special tokens; null and settings such as ``add_bos_token`` name none."""
-    texts = {
-        key: value.get("content") if isinstance(value, dict) else value
-        for key, value in config.items()
-        if key.endswith("_token") or key == SIDE
-    }
-    names = {key: text for key, text in texts.items() if isinstance(text, str)}
-    if names.get(SIDE, "left") not in ("left", "right"):
-        raise ModelError(f"truncation_side is {names[SIDE]!r}; it must be left or right")
-    if names.get(SIDE) == "right":
-        del names[SIDE]
-    return names
 
 
 Ids = NDArray[np.int32]
@@ -286,7 +281,7 @@ def around(pair: Tokens) -> tuple[Ids, Ids]:
 
 
 def row_keys(tokens: Tokens, framed: tuple[Ids, Ids] | None = None) -> NDArray[np.uint64]:
-    """(n,) numbers of rows, equal for equal ids within those that stand around them."""
+    """(n,) numbers of rows, equal for equal ids inside those around them."""
     before, after = framed or (np.empty(0, np.int32), np.empty(0, np.int32))
     starts, ends = tokens.offsets[:-1], tokens.offsets[1:]
     cut = ends - starts >= len(before) + len(after)

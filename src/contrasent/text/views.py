@@ -76,7 +76,7 @@ class View(ABC):
 
 
 def portion(count: int, percent: float) -> int:
-    """So many percent of a count, halves rounded up."""
+    """``percent`` of a count, rounding half up."""
     return math.floor(count * percent / 100 + 0.5)
 
 
@@ -282,7 +282,7 @@ class InsertMask(RateView):
         return self.insert(sentence, random)[0]
 
     def insert(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
-        """The ids with [MASK] between them, and where in the result it stands."""
+        """The ids with [MASK] between them, and its places in the result."""
         ends = np.asarray([word[-1] + 1 for word in _words(sentence, self.continues)])
         count = repeats(len(ends), self.rate, self.rule, random, words=self.continues is not None)
         if count == 0:
@@ -322,7 +322,7 @@ class FilledMasks(View):
 
     @abstractmethod
     def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
-        """The ids with masks, and where these stand."""
+        """The ids with masks, and the places of the masks."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -364,7 +364,7 @@ class NextSentence(View):
     """Another sentence of the same document (SimCSE, Table 2; after Logeswaran and Lee, 2018).
 
     ``reach=3`` is one of the next three. The view is given how many sentences of the document
-    follow, one at least, and gives how many rows further the positive stands.
+    follow, one at least, and gives how many rows further the positive is.
     """
 
     level: ClassVar[Level] = "row"
