@@ -144,6 +144,10 @@ class Learner:
             self.answers.append(np.array(answers, dtype=np.int64))
             self._own.append(np.array(relevant, dtype=np.int64))
 
+    def documents_of(self, numbers: Numbers) -> set[int]:
+        """All documents that answer some queries."""
+        return {unit for number in numbers.tolist() for unit in self.bench.queries[number].relevant}
+
     def fit(self, teaching: Numbers, absent: Set[int]) -> Vectors:
         """(d, d) map learned from queries; ``absent`` documents are neither right nor wrong."""
         bench, random = self.bench, np.random.default_rng(self.seed)
