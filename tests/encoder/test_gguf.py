@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.errors import ModelError
+from contrasent.errors import MissingExtraError, ModelError
 from contrasent.model import pretrained
 from contrasent.objectives.simcse import SimCSE
 from contrasent.train.fit import fit
@@ -155,6 +155,12 @@ def test_files_that_cannot_be_read(source, tmp_path):
     with pytest.raises(ModelError, match=r"wordless\.gguf: contains no tokenizer"):
         pretrained.resolve(wordless)
     assert not list(Path(tmp_path / "cache").rglob("config.json"))
+
+
+def test_what_transformers_needs_to_read_a_file_is_named(source, without):
+    without("accelerate")
+    with pytest.raises(MissingExtraError, match=r"accelerate.*contrasent\[llm\]"):
+        pretrained.resolve(source)
 
 
 def test_the_package_is_named_where_it_is_missing(without):

@@ -25,6 +25,7 @@ FACTS = ("general.license", "general.organization", "general.name", "general.sou
 def convert(source: Path, folder: Path) -> None:
     """Write a GGUF's model into an existing folder: float32 weights, tokenizer, origin."""
     fields = _checked(source)
+    import_extra("accelerate", "llm", f"reading {source}")  # transformers reads GGUF files with it
     from transformers import AutoModel, AutoTokenizer
 
     named: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True}
