@@ -60,14 +60,8 @@ def test_pack_writes_half_precision_and_a_card(sentences, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("\n".join(sentences[:200]) + "\n")
     shape = ["--layers", "2", "--hidden", "32", "--vocabulary", "160"]
-    settings = [
-        "batch_size=8",
-        "width=48",
-        "max_seq_length=24",
-        "max_steps=2",
-        "qk_clip=4",
-        "bound=margin",
-    ]
+    settings = ["batch_size=8", "width=48", "max_seq_length=24", "max_steps=2"]
+    settings += ["qk_clip=4", "bound=margin"]
     main(["text.txt", "-o", "made", *shape, *(word for s in settings for word in ("--set", s))])
     scores = dict.fromkeys(STS7, 50.0)
     facts = {"gates": GATES, "before": {"mean": scores}}
