@@ -30,18 +30,13 @@ def as_before(monkeypatch):
     products.use(before)
 
 
-@pytest.mark.parametrize(
-    ("maker", "flags", "environment", "library"),
-    [
-        ("AuthenticAMD", WIDE, {}, ONEDNN),
-        ("AuthenticAMD", {"avx2"}, {}, TORCH),
-        ("GenuineIntel", WIDE, {}, TORCH),
-        ("AuthenticAMD", WIDE | {"amx_bf16", "amx_tile"}, {}, TORCH),
-        ("AuthenticAMD", WIDE, {VARIABLE: "torch"}, TORCH),
-        ("GenuineIntel", WIDE, {VARIABLE: "onednn"}, ONEDNN),
-        ("", set(), {}, TORCH),
-    ],
-)
+@pytest.mark.parametrize(("maker", "flags", "environment", "library"), [
+    ("AuthenticAMD", WIDE, {}, ONEDNN), ("AuthenticAMD", {"avx2"}, {}, TORCH),
+    ("GenuineIntel", WIDE, {}, TORCH),
+    ("AuthenticAMD", WIDE | {"amx_bf16", "amx_tile"}, {}, TORCH),
+    ("AuthenticAMD", WIDE, {VARIABLE: "torch"}, TORCH),
+    ("GenuineIntel", WIDE, {VARIABLE: "onednn"}, ONEDNN), ("", set(), {}, TORCH),
+])  # fmt: skip
 def test_the_processor_decides_or_the_user(monkeypatch, maker, flags, environment, library):
     monkeypatch.setattr(products, "vendor", lambda: maker)
     monkeypatch.setattr(products, "instructions", lambda: flags)
@@ -98,22 +93,9 @@ def test_products_and_gradients_are_those_of_float64(library):
 
 def test_a_run_goes_on_with_the_library_that_it_began_with(bert, sentences, tmp_path, caplog):
     def train(place, **given):
-        options = {
-            "max_steps": 4,
-            "batch_size": 8,
-            "save_steps": 2,
-            "eval_size": 0,
-            "learning_rate": 1e-3,
-        }
-        fit(
-            "simcse",
-            sentences[:40],
-            output_dir=place,
-            base=bert,
-            evaluate="none",
-            **options,
-            **given,
-        )
+        given |= {"max_steps": 4, "batch_size": 8, "save_steps": 2, "learning_rate": 1e-3}
+        given |= {"base": bert, "evaluate": "none", "eval_size": 0}
+        fit("simcse", sentences[:40], output_dir=place, **given)
         return json.loads((place / "run" / "settings.json").read_text())["products"]
 
     def stop(step, values):
