@@ -29,6 +29,12 @@ def sim(a: list[float], b: list[float], kind: str) -> float:
     return dot(a, b) if kind == "dot" else cosine(a, b)
 
 
+def standardized(column: list[float], epsilon: float = 1e-5, ddof: int = 0) -> list[float]:
+    mean = sum(column) / len(column)
+    variance = sum((x - mean) ** 2 for x in column) / (len(column) - ddof)
+    return [(x - mean) / math.sqrt(variance + epsilon) for x in column]
+
+
 def negatives_sum(logits, weights, positive, tau, beta, plus) -> float:
     """The negatives in the denominator, from the papers; the least cosine is -1."""
     count = sum(weights)

@@ -2,9 +2,7 @@
 
 import gzip
 import json
-import os
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,11 +30,8 @@ def small(tmp_path, monkeypatch):
         Subset("weather", 3, 2, score_digest(scores[:2])),
     )
     monkeypatch.setitem(official.STS_YEARS, "STS12", parts)
-    monkeypatch.setitem(
-        official.STS_TABLES,
-        "STSB",
-        {"dev": PairsFile("STSBenchmark/sts-dev.csv", 3, parts[0].digest)},
-    )
+    dev = PairsFile("STSBenchmark/sts-dev.csv", 3, parts[0].digest)
+    monkeypatch.setitem(official.STS_TABLES, "STSB", {"dev": dev})
     folder = tmp_path / "STS-raw" / "STS12-en-test"
     folder.mkdir(parents=True)
     for part in parts:
@@ -193,19 +188,17 @@ def test_a_corpus_of_the_hub(hub_of):
     assert requested == [
         f"/api/datasets/o/set/tree/{commit}", f"/datasets/o/set/resolve/{commit}/{names[1]}",
     ]  # fmt: skip
+    wanted = r"configurations; add #CONFIG/train; one of pair, tr"
     for part in ("", "#train"):
-        with pytest.raises(
-            OptionError, match=r"configurations; add #CONFIG/train; one of pair, tr"
-        ):
+        with pytest.raises(OptionError, match=wanted):
             hub.fetch_corpus(f"o/set@{commit}{part}")
     (file,) = hub.fetch_corpus(f"o/set@{commit}#dev")
     assert (file.parent.name, file.name, file.read_bytes()) == ("pair", "dev.jsonl", rows)
     with pytest.raises(DataError, match="no table for the split 'test'"):
         hub.fetch_corpus(f"o/set@{commit}#test")
     hub_of(None)
-    with pytest.raises(
-        DataError, match=r"cannot be read from the hub \(404 [^\n]*\); check the name, the commit"
-    ):
+    said = r"cannot be read from the hub \(404 [^\n]*\); check the name, the commit"
+    with pytest.raises(DataError, match=said):
         hub.fetch_corpus(f"o/set@{commit}")
     assert hub.fetch_corpus("o/set") == hub.fetch_corpus("o/set@main") == []  # no commit, no hub
 
@@ -216,9 +209,8 @@ def test_a_part_of_the_shards_in_the_hubs_cache_is_no_data_set(ask_hub):
     folder.mkdir(parents=True)
     names = [f"train-{n:05d}-of-00002-c{n}.jsonl" for n in range(2)]
     (folder / names[0]).write_text('"one"\n', "utf-8")
-    with pytest.raises(
-        DataError, match=r"\(of data/train-\*-of-00002 only 1 in the cache\); check"
-    ):
+    said = r"\(of data/train-\*-of-00002 only 1 in the cache\); check"
+    with pytest.raises(DataError, match=said):
         hub.fetch_corpus(f"o/set@{commit}")
     (folder / names[1]).write_text('"two"\n', "utf-8")
     assert [path.name for path in hub.fetch_corpus(f"o/set@{commit}")] == names
@@ -247,11 +239,8 @@ def test_transfer_files_are_read(tmp_path, monkeypatch):
     def read(task, *files):
         return read_transfer(tmp_path, monkeypatch, task, *files)
 
-    good, bad = (
-        ("all", "MR/a.pos", 2, b"well made\nfine\n", 1),
-        ("all", "MR/a.neg", 1, b"dull\n", 0),
-    )
-    found = read("MR", good, bad)["all"]
+    good = ("all", "MR/a.pos", 2, b"well made\nfine\n", 1)
+    found = read("MR", good, ("all", "MR/a.neg", 1, b"dull\n", 0))["all"]
     assert found.first == ("well made", "fine", "dull")
     assert found.labels.tolist() == [1, 1, 0]
     text = "HUM:ind Who wrote it ?\nLOC:city Where is caf\xe9 ?\n".encode("latin-1")
@@ -267,10 +256,7 @@ def test_transfer_files_are_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.data
-def test_the_real_files_are_the_official_ones():
-    if "CONTRASENT_DATA" not in os.environ:
-        pytest.skip("CONTRASENT_DATA is not set")
-    data_folder = Path(os.environ["CONTRASENT_DATA"])
+def test_the_real_files_are_the_official_ones(data_folder):
     seen = 0
     for task in official.STS_NAMES:
         for form in official.FORMS:

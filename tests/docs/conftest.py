@@ -41,6 +41,9 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
 
     home = tmp_path_factory.mktemp("workshop")
     shutil.copytree(ROOT / "examples", home / "examples")
+    asked = home / "examples" / "asked.csv"  # every third query is enough to learn from
+    header, *rows = asked.read_text("utf-8").splitlines(keepends=True)
+    asked.write_text("".join([header, *rows[::3]]), "utf-8")
     for name in ("my-model", "better-model", "MODEL", "my-search"):
         shutil.copytree(tiny_base, home / name)
     TorchEncoder.load(tiny["bert"], pooling="cls", normalize=True).save(home / "other-model")

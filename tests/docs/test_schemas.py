@@ -22,12 +22,8 @@ PRINTED = {
     "diff": "diff my-model other-model --on my-index", "index-remove": "index ix --remove note-3",
     "index-model": "index my-index --model other-model",
 }  # fmt: skip
-WRITTEN = {
-    "evaluate": "mine.json",
-    "evaluate-list": "list.json",
-    "run-result": "m/run/result.json",
-    "run-settings": "m/run/settings.json",
-}
+WRITTEN = {"evaluate": "mine.json", "evaluate-list": "list.json"}
+WRITTEN |= {f"run-{name}": f"m/run/{name}.json" for name in ("result", "settings")}
 
 
 def check(name, found):

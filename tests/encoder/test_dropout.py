@@ -13,8 +13,8 @@ from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.dropout import Dropout, configure, drop, off
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
+from tiny_models import KINDS
 
-KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 TEXTS = ["The gardener sold his violin.", "a map", "My neighbor hid two blue lamps before dawn."]
 
 

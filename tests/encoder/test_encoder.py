@@ -16,9 +16,9 @@ from contrasent.errors import OptionError, OutputError
 from contrasent.files import read_json, write_object
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pooling import POOLERS
+from tiny_models import KINDS
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
-KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 MIXED = [
     "The gardener sold his violin.", "",
     "My neighbor carried two blue lamps while the rain kept falling on the roof.", "A map",

@@ -14,14 +14,8 @@ from contrasent.errors import MissingExtraError
 from tiny_models import made_sentences, write_backbone, write_tokenizer
 
 TEXTS = made_sentences()[:24]
-GIVEN = {
-    "max_steps": 3,
-    "batch_size": 8,
-    "evaluate": "none",
-    "learning_rate": 1e-2,
-    "max_seq_length": 24,
-    "lora": 4,
-}
+GIVEN = {"max_steps": 3, "batch_size": 8, "learning_rate": 1e-2, "max_seq_length": 24, "lora": 4}
+GIVEN |= {"evaluate": "none"}
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])

@@ -21,14 +21,10 @@ from contrasent.train.settings import Settings
 
 TEMPLATE = "a [X] is [MASK]."
 TEXTS = [
-    "The gardener sold his violin.",
-    "a map",
-    "",
+    "The gardener sold his violin.", "a map", "",
     "My neighbor hid two blue lamps while the rain kept falling on the roof, and sold them.",
     "a [MASK] lamp",
-]
-
-
+]  # fmt: skip
 CORPUS = ["the gardener sold a map", "the old map", "a violin and a violin", "lamps"]
 
 
@@ -89,10 +85,9 @@ def test_saved_and_read_to_the_bit(bert, tmp_path, name, lower):
     kind = {"mask": "MaskPooling", "idf": "IdfPooling"}[name]
     library = pytest.importorskip("sentence_transformers")
     for trust in (False, True):
+        given = {"device": "cpu", "trust_remote_code": trust}
         with pytest.raises((ValueError, ImportError, AttributeError), match=kind):
-            library.SentenceTransformer(
-                str(tmp_path / "model"), device="cpu", trust_remote_code=trust
-            )
+            library.SentenceTransformer(str(tmp_path / "model"), **given)
 
 
 def test_the_mask_token_against_loops(bert):
@@ -122,9 +117,8 @@ def test_the_tokens_are_the_templates_around_those_of_the_sentence(tiny, kind):
     room = 24 - len(empty) - sum(map(len, parts))
     assert room > 3
     for row, text in enumerate(TEXTS):
-        ids = (
-            Tokenizer(backend, max_seq_length=99).backend.encode(text, add_special_tokens=False).ids
-        )
+        whole = Tokenizer(backend, max_seq_length=99).backend
+        ids = whole.encode(text, add_special_tokens=False).ids
         assert cut[row] == (len(ids) > room)
         wanted = [empty[0], *parts[0], *ids[:room], *parts[1], empty[-1]]
         assert tokens[row].tolist() == wanted
@@ -142,9 +136,8 @@ def test_what_cannot_be_is_rejected_in_a_line(bert, tmp_path):
         encoder.encode(["a map"], prompt="")
     count = sum(map(len, encoder.tokenizer.around(TEMPLATE)))
     small = Tokenizer(encoder.tokenizer.backend, max_seq_length=count)
-    with pytest.raises(
-        OptionError, match=rf"no room for a sentence; its own tokens number {count}$"
-    ):
+    said = rf"no room for a sentence; its own tokens number {count}$"
+    with pytest.raises(OptionError, match=said):
         small(TEXTS, TEMPLATE)
     with pytest.raises(OptionError, match=r"a template must contain \[X\] once$"):
         encoder.encode(["a map"], prompt="[X] [X] [MASK]")
@@ -182,14 +175,11 @@ def test_other_frequencies_are_another_model_and_damaged_ones_none(bert, tmp_pat
     statistics = tmp_path / "model" / "1_IdfPooling" / "model.safetensors"
     stored = load_file(statistics)
     save_file(stored | {"frequencies": stored["frequencies"][:9].clone()}, statistics)
-    with pytest.raises(
-        ModelError, match=r"1_IdfPooling/model.safetensors: has changed since it was saved"
-    ):
+    changed = r"1_IdfPooling/model.safetensors: has changed since it was saved"
+    with pytest.raises(ModelError, match=changed):
         TorchEncoder.load(tmp_path / "model")
     (tmp_path / "model" / WEIGHTS).unlink()
-    with pytest.raises(
-        ModelError, match=r"1_IdfPooling: does not match this model's pooling 'idf'"
-    ):
+    with pytest.raises(ModelError, match="1_IdfPooling: does not match this model's pooling 'idf'"):
         TorchEncoder.load(tmp_path / "model")
 
 

@@ -1,6 +1,5 @@
 """Poolers against loops over rows, tokens and dimensions."""
 
-import math
 import shutil
 from types import SimpleNamespace
 
@@ -13,6 +12,7 @@ from contrasent.encoder.heads import HEADS, make_head
 from contrasent.encoder.poolers import KINDS, pooler_class
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS, averaging, layer_weights
+from plain_loops import standardized
 
 # The others need tokens or statistics: test_own_poolers.
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]
@@ -114,13 +114,8 @@ def test_the_projector_against_loops():
         ]
 
     def normalized(rows):
-        columns = list(zip(*rows, strict=True))
-        out = []
-        for column in columns:
-            mean = sum(column) / len(column)
-            variance = sum((v - mean) ** 2 for v in column) / len(column)
-            out.append([(v - mean) / math.sqrt(variance + 1e-5) for v in column])
-        return [list(row) for row in zip(*out, strict=True)]
+        columns = [standardized(column) for column in zip(*rows, strict=True)]
+        return [list(row) for row in zip(*columns, strict=True)]
 
     hidden = [[max(v, 0) for v in row] for row in normalized(linear(x.tolist(), first))]
     expected = normalized(linear(hidden, second))

@@ -15,17 +15,12 @@ def graph():
     random = np.random.default_rng(3)
     weights = {name: random.normal(size=(4, 3)).astype(np.float32) for name in ("v", "w")}
     nodes = [helper.make_node("MatMul", ["x", name], [f"x_{name}"], name=name) for name in weights]
-    model = helper.make_model(
-        helper.make_graph(
-            nodes,
-            "products",
-            [helper.make_tensor_value_info("x", 1, ["n", 4])],
-            [helper.make_tensor_value_info(f"x_{name}", 1, ["n", 3]) for name in weights],
-            [numpy_helper.from_array(array, name) for name, array in weights.items()],
-        ),
-        opset_imports=[helper.make_opsetid("", 20)],
-        ir_version=10,
-    )
+    inputs = [helper.make_tensor_value_info("x", 1, ["n", 4])]
+    outputs = [helper.make_tensor_value_info(f"x_{name}", 1, ["n", 3]) for name in weights]
+    stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    made = helper.make_graph(nodes, "products", inputs, outputs, stored)
+    opset = [helper.make_opsetid("", 20)]
+    model = helper.make_model(made, opset_imports=opset, ir_version=10)
     onnx.checker.check_model(model)
     rows = random.normal(size=(6, 4)).astype(np.float32) * np.array([1, 40, 1, 1], np.float32)
     return model, weights, rows

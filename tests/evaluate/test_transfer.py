@@ -210,9 +210,8 @@ def test_few_shot_reports_of_other_draws_are_not_compared():
     ]
     assert compare_reports([report], [report], seed_sd=0)
     for other in others:
-        with pytest.raises(
-            DataError, match="same items but different documents, judgments or settings"
-        ):
+        said = "same items but different documents, judgments or settings"
+        with pytest.raises(DataError, match=said):
             compare_reports([report], [other], seed_sd=0)
 
 

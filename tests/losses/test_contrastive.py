@@ -92,9 +92,8 @@ def test_factor_out_of_range_is_named():
     with pytest.raises(OptionError, match="factor 0: must be greater than 0"):
         two_source_info_nce(ones, ones, negative_anchors=ones, negatives=ones, factor=0)
     with pytest.raises(OptionError, match="did you mean 'negative_sum'"):
-        two_source_info_nce(
-            ones, ones, negative_anchors=ones, negatives=ones, factor_form="negativesum"
-        )
+        given = {"negative_anchors": ones, "negatives": ones, "factor_form": "negativesum"}
+        two_source_info_nce(ones, ones, **given)
 
 
 def test_shapes_that_do_not_fit_are_rejected():
@@ -107,6 +106,8 @@ def test_shapes_that_do_not_fit_are_rejected():
         info_nce(ones, torch.ones(4, 3), symmetric=True)
     with pytest.raises(ValueError, match="do not match"):
         two_source_info_nce(ones, ones[:1], negative_anchors=ones, negatives=ones)
+    with pytest.raises(ValueError, match=r"weights of shape \(2, 3\) for \(2, 2\)"):
+        info_nce(ones, ones, weights=torch.ones(2, 3))
 
 
 def drawn(seed: int, rows: int, columns: int) -> Tensor:
@@ -164,12 +165,9 @@ def test_weights_of_one_change_no_bit(symmetric):
     anchors, positives, hard = (
         vectors(k, *s).float() for k, s in enumerate([(4, 3), (4, 3), (4, 2, 3)])
     )
-    plain = info_nce(anchors, positives, hard_negatives=hard, alpha=0.5, symmetric=symmetric)
-    ones = torch.ones(4, 12)
-    given_ = info_nce(
-        anchors, positives, hard_negatives=hard, alpha=0.5, symmetric=symmetric, weights=ones
-    )
-    assert torch.equal(plain, given_)
+    options = {"hard_negatives": hard, "alpha": 0.5, "symmetric": symmetric}
+    weighted = info_nce(anchors, positives, **options, weights=torch.ones(4, 12))
+    assert torch.equal(info_nce(anchors, positives, **options), weighted)
 
 
 def test_both_directions_have_the_weights_of_a_pair():
@@ -272,9 +270,3 @@ def test_a_factor_of_the_sum_belongs_to_the_softmax():
     as_sum = two_source_info_nce(ones, ones, form="sigmoid", **given)
     given["factor_form"] = "positive_logit"
     assert as_sum == two_source_info_nce(ones, ones, form="sigmoid", **given)
-
-
-def test_weights_of_another_shape_are_rejected():
-    ones = torch.ones(2, 3)
-    with pytest.raises(ValueError, match=r"weights of shape \(2, 3\) for \(2, 2\)"):
-        info_nce(ones, ones, weights=torch.ones(2, 3))

@@ -10,17 +10,11 @@ from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.losses import barlow_twins, dimension_wise_contrast
-from plain_loops import dot, few, seeds, vectors
+from plain_loops import dot, few, seeds, standardized, vectors
 
 
 def columns(view: Tensor) -> list[list[float]]:
     return view.T.tolist()
-
-
-def standardized(column: list[float], ddof: int, epsilon: float) -> list[float]:
-    mean = sum(column) / len(column)
-    variance = sum((x - mean) ** 2 for x in column) / (len(column) - ddof)
-    return [(x - mean) / math.sqrt(variance + epsilon) for x in column]
 
 
 @few
@@ -40,8 +34,7 @@ def test_dimension_wise_contrast_is_the_equation(
     left, right = columns(first), columns(second)
     if norm == "batch":
         ddof = 1 if variance == "unbiased" else 0
-        left = [standardized(c, ddof, 1e-5) for c in left]
-        right = [standardized(c, ddof, 1e-5) for c in right]
+        left, right = ([standardized(c, ddof=ddof) for c in one] for one in (left, right))
     scale = tau * (n if divide else 1)
     total = 0.0
     for c in range(d):
@@ -65,7 +58,7 @@ def test_barlow_twins_is_the_equation(seed, n, d, artificial, norm):
     for c in range(d):
         for k in range(d):
             if norm == "batch":
-                a, b = standardized(left[c], 0, 1e-5), standardized(right[k], 0, 1e-5)
+                a, b = standardized(left[c]), standardized(right[k])
                 value = dot(a, b) / (n + artificial)
             else:
                 a, b = left[c], right[k]

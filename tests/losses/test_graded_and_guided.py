@@ -75,10 +75,8 @@ def test_complex_cosines_of_a_text_with_itself_and_of_odd_dimensions():
 @given(seed=seeds, n=st.integers(1, 6))
 def test_cosine_regression_is_the_mean_square(seed, n):
     a, b, scores = vectors(seed, n, 3), vectors(seed + 1, n, 3), vectors(seed + 2, n).tanh()
-    expected = sum(
-        (cosine(x, y) - s) ** 2
-        for x, y, s in zip(a.tolist(), b.tolist(), scores.tolist(), strict=True)
-    )
+    rows = zip(a.tolist(), b.tolist(), scores.tolist(), strict=True)
+    expected = sum((cosine(x, y) - s) ** 2 for x, y, s in rows)
     loss = losses.cosine_regression(pair_cosines(a, b), scores)
     assert loss.item() == pytest.approx(expected / n, rel=1e-9)
 
@@ -88,10 +86,9 @@ def test_gradients_of_graded_losses_are_finite_differences():
     scores = torch.tensor([0.0, 3.0, 3.0, 1.5, 5.0], dtype=torch.float64)
 
     def loss(a, b):
-        both = cosent(pair_cosines(a, b), scores) + cosent(
-            complex_cosines(a, b), scores, temperature=1
-        )
-        return both + losses.cosine_regression(pair_cosines(a, b), scores / 5)
+        angle = cosent(complex_cosines(a, b), scores, temperature=1)
+        regression = losses.cosine_regression(pair_cosines(a, b), scores / 5)
+        return cosent(pair_cosines(a, b), scores) + angle + regression
 
     assert torch.autograd.gradcheck(loss, (a, b))
 
@@ -149,17 +146,18 @@ def test_gradients_of_guided_losses_are_finite_differences():
     assert torch.autograd.gradcheck(loss, inputs)
 
 
-def test_wrong_options_and_shapes_are_rejected():
-    ones = torch.ones(3, 2)
-    with pytest.raises(OptionError, match="temperature 0"):
-        cosent(ones[:, 0], ones[:, 0], temperature=0)
-    with pytest.raises(OptionError, match="temperature -1"):
-        gist((ones, ones), (ones, ones), temperature=-1)
-    with pytest.raises(OptionError, match="guide_temperature 0"):
-        distill_ranking(ones, ones, ones, ones, guide_temperature=0)
-    with pytest.raises(OptionError, match="margin nan"):
-        gist((ones, ones), (ones, ones), margin=math.nan)
-    with pytest.raises(ValueError, match="guide"):
-        gist((ones, ones), (ones, ones[:2]))
-    with pytest.raises(ValueError, match="guide"):
-        distill_ranking(ones, ones, ones, ones[:2])
+ONES = torch.ones(3, 2)
+BOTH = (ONES, ONES)
+
+
+@pytest.mark.parametrize(("loss", "given", "options", "kind", "said"), [
+    (cosent, (ONES[:, 0],) * 2, {"temperature": 0}, OptionError, "temperature 0"),
+    (gist, (BOTH, BOTH), {"temperature": -1}, OptionError, "temperature -1"),
+    (distill_ranking, BOTH * 2, {"guide_temperature": 0}, OptionError, "guide_temperature 0"),
+    (gist, (BOTH, BOTH), {"margin": math.nan}, OptionError, "margin nan"),
+    (gist, (BOTH, (ONES, ONES[:2])), {}, ValueError, "guide"),
+    (distill_ranking, (*BOTH, ONES, ONES[:2]), {}, ValueError, "guide"),
+])  # fmt: skip
+def test_wrong_options_and_shapes_are_rejected(loss, given, options, kind, said):
+    with pytest.raises(kind, match=said):
+        loss(*given, **options)

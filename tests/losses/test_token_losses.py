@@ -12,6 +12,10 @@ from contrasent.errors import OptionError
 from contrasent.losses import corrective_lm, masked_lm, token_detection
 from plain_loops import few, seeds, vectors
 
+# Of three tokens the first and the last are chosen; the generator left the first as it was.
+CHOSEN, COPIED = torch.tensor([True, False, True]), torch.tensor([True, False])
+UNCHANGED = torch.tensor([True, True, False])
+
 
 def whole(seed: int, high: int, *shape: int) -> Tensor:
     return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed))
@@ -91,32 +95,21 @@ def test_gradients_are_finite_differences():
             lambda x, name=name: token_detection(x, labels, mask, normalization=name),
             [vectors(1, 2, 3, 2).requires_grad_()],
         )
+    logits, predictions = (vectors(k, n, 4).requires_grad_() for k, n in ((3, 3), (6, 2)))
+    assert torch.autograd.gradcheck(lambda x: masked_lm(x, whole(2, 4, 3)), [logits])
     assert torch.autograd.gradcheck(
-        lambda x: masked_lm(x, whole(2, 4, 3)), [vectors(3, 3, 4).requires_grad_()]
-    )
-    chosen = torch.tensor([True, False, True])
-    copied = torch.tensor([True, False])
-    unchanged = torch.tensor([True, True, False])
-    assert torch.autograd.gradcheck(
-        lambda x: corrective_lm(x, whole(4, 4, 2), copied, vectors(5, 3), unchanged, chosen),
-        [vectors(6, 2, 4).requires_grad_()],
+        lambda x: corrective_lm(x, whole(4, 4, 2), COPIED, vectors(5, 3), UNCHANGED, CHOSEN),
+        [predictions],
     )
 
 
 def test_the_copy_score_learns_from_copying_alone():
-    scores = vectors(0, 3).requires_grad_()
-    unchanged = torch.tensor([True, True, False])
-    chosen = torch.tensor([True, False, True])
-    arguments = (vectors(1, 2, 4), whole(2, 4, 2), torch.tensor([True, False]))
-    corrective_lm(*arguments, scores, unchanged, chosen, copy_weight=0.0).backward()
+    scores, predictions = vectors(0, 3).requires_grad_(), (vectors(1, 2, 4), whole(2, 4, 2))
+    corrective_lm(*predictions, COPIED, scores, UNCHANGED, CHOSEN, copy_weight=0.0).backward()
     assert scores.grad.abs().max() == 0
 
 
 def test_unknown_normalization_names_the_nearest():
     with pytest.raises(OptionError, match="did you mean 'mean_tokens'"):
-        token_detection(
-            torch.zeros(1, 1, 2),
-            torch.zeros(1, 1),
-            torch.ones(1, 1, dtype=torch.bool),
-            normalization="mean_token",
-        )
+        rows = torch.zeros(1, 1, 2), torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool)
+        token_detection(*rows, normalization="mean_token")

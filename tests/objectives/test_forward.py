@@ -16,7 +16,7 @@ from contrasent.engine.encodings import BatchEncodings
 from contrasent.engine.registry import find
 from contrasent.errors import OptionError
 from contrasent.types import Tokens
-from plain_loops import cosine, loop, pairs
+from plain_loops import cosine, loop, pairs, standardized
 
 
 def numbers(vectors):
@@ -54,19 +54,11 @@ def info_nce(anchors, positives, *, negatives=None, hard=(), tau=0.05, kind="cos
     return loop(left, right, positive, hard=rows, tau=tau, kind=kind, **more)
 
 
-def standard(view, epsilon):
-    """Columns of mean 0 and biased variance 1, as in the released code."""
-    found = []
-    for column in zip(*view, strict=True):
-        mean = sum(column) / len(column)
-        variance = sum((x - mean) ** 2 for x in column) / len(column)
-        found.append([(x - mean) / math.sqrt(variance + epsilon) for x in column])
-    return found
-
-
 def correlations(one, two, epsilon=1e-5):
-    """Of every dimension of one view with every one of the other."""
-    left, right = standard(one, epsilon), standard(two, epsilon)
+    """Of every dimension of one view with every one of the other; biased, as the released code."""
+    left, right = (
+        [standardized(column, epsilon) for column in zip(*view, strict=True)] for view in (one, two)
+    )
     return [[sum(map(math.prod, zip(c, k, strict=True))) / len(one) for k in right] for c in left]
 
 

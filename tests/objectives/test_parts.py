@@ -20,8 +20,9 @@ from contrasent.train.method_checks import with_small_models
 from contrasent.train.prepare import configure
 from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
+from plain_loops import standardized
+from tiny_models import KINDS
 
-KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 TEXTS = ["an old sailor hid a torn map", "my neighbor", "the gardener sold two blue lamps"] * 40
 
 
@@ -91,11 +92,7 @@ def test_batch_normalized_queue_rows_are_standardized_by_themselves(load, batche
     pooled = objective.encoder(batch.columns[0]).detach().double()
 
     def standard(rows, epsilon):
-        columns = []
-        for column in rows.T.tolist():
-            mean = sum(column) / len(column)
-            variance = sum((x - mean) ** 2 for x in column) / len(column)
-            columns.append([(x - mean) / (variance + epsilon) ** 0.5 for x in column])
+        columns = [standardized(column, epsilon) for column in rows.T.tolist()]
         return torch.tensor(columns, dtype=torch.float64).T
 
     inner = standard(pooled @ one.weight.double().T, first.eps) * first.weight + first.bias
@@ -139,12 +136,8 @@ def test_queue_with_hard_negatives_and_masked_lm_keeps_them_all(load, batches, m
     objective.after_step()
     batch = batches(objective)
     vectors = [objective.encoder(column) for column in batch.columns]
-    expected = info_nce(
-        vectors[0],
-        vectors[1],
-        hard_negatives=torch.stack(vectors[2:], dim=1),
-        extra_negatives=objective.queue.negatives(),
-    )
+    more = {"hard_negatives": torch.stack(vectors[2:], dim=1)}
+    expected = info_nce(*vectors[:2], **more, extra_negatives=objective.queue.negatives())
     terms = objective(batch)
     assert terms["contrast"].item() == pytest.approx(expected.item(), rel=1e-5)
     assert terms["masked_lm"].item() > 0
@@ -177,9 +170,8 @@ def test_masks_depend_on_row_step_and_column_not_on_the_process(load):
 
     def masked(rows, step, column):
         batch = Batch((tokens.select(rows),), rows, step)
-        return encodings.mask_tokens(
-            batch.columns[0], 0.4, tokenizer, encodings.generators(batch, column)
-        )
+        randoms = encodings.generators(batch, column)
+        return encodings.mask_tokens(batch.columns[0], 0.4, tokenizer, randoms)
 
     rows = np.arange(120)
     whole = masked(rows, 7, 0)
@@ -428,9 +420,8 @@ def test_a_methods_own_contrast_is_kept_in_a_combination_or_rejected(load, batch
 @pytest.mark.parametrize("own", ["forward", "loss", "optimizer", "after_step"])
 def test_what_a_combination_would_lose_is_rejected(load, own):
     kind = type("Own", (type(find("simcse")(load())),), {own: lambda self, *given: None})
-    with pytest.raises(
-        OptionError, match=f"has its own {own} and cannot be combined; use it alone"
-    ):
+    said = f"has its own {own} and cannot be combined; use it alone"
+    with pytest.raises(OptionError, match=said):
         Combination(load(), [kind(load()), find("dimension_wise")(load())], {"name": "both"})
 
 

@@ -95,14 +95,12 @@ def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
 
 
 def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):
+    said = r"must contain \[X\] once, followed by \[MASK\] once"
     for wrong in ("means [MASK]", "[MASK] [X]", "[X] [X] [MASK]", "[X] [MASK] [MASK]"):
-        with pytest.raises(
-            OptionError, match=r"must contain \[X\] once, followed by \[MASK\] once"
-        ):
+        with pytest.raises(OptionError, match=said):
             check("promptbert", {"positive_template": wrong})
-    with pytest.raises(
-        OptionError, match=r"promptbert requires pooling 'mask'; omit this setting$"
-    ):
+    said = r"promptbert requires pooling 'mask'; omit this setting$"
+    with pytest.raises(OptionError, match=said):
         prepare(tiny["bert"], "promptbert", dict(GIVEN), Settings(pooling="mean"))
     with pytest.raises(OptionError, match="templates are not subtracted from"):
         find("esimcse+promptbert")(load("bert"), **GIVEN, view="dropout")

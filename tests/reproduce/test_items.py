@@ -101,19 +101,14 @@ def test_what_an_item_says(write):
     last = item.rows[-1]
     assert (last.kind, last.expected["stsb"].source) == ("quote", "a letter")
     assert last.expected["stsb"].tolerance == 0.5
-    assert (item.columns["stsb"].factor, len(item.claims[0].than)) == (
-        100,
-        4,
-    )  # quotations are not run
+    assert item.columns["stsb"].factor == 100
+    assert len(item.claims[0].than) == 4  # quotations are not run
 
 
 def test_settings_come_from_scale_template_and_row(write):
     more = 'corpus = "wiki"\nset = { warmup_ratio = 0.1 }\nlab = { set = { max_steps = 7 } }\n'
-    scale = (
-        "[[claims]]",
-        "[scale.lab]\nset = { batch_size = 16, warmup_ratio = 0.2 }\n\n[[claims]]",
-    )
-    item = read_item(write(('corpus = "wiki"\n', more), scale))
+    scale = "[scale.lab]\nset = { batch_size = 16, warmup_ratio = 0.2 }\n\n[[claims]]"
+    item = read_item(write(('corpus = "wiki"\n', more), ("[[claims]]", scale)))
     lab = resolve_row(item.rows[1], OWN.scales["lab"], seed=3)
     size = lab.settings["batch_size"]
     assert (size, lab.settings["max_steps"], lab.settings["seed"]) == (16, 7, 3)
@@ -129,14 +124,10 @@ def test_an_evaluation_may_have_other_options_at_a_scale(write):
     dev = read_item(write(('split = "dev"', options))).evaluations["dev"]
     assert dev.options["lab"] == {"tasks": ("STSB",), "split": "dev"}
     assert dev.options["paper"] == {"tasks": ("STSB",), "split": "test", "form": "raw"}
-    solvers = {
-        item.name: [
-            item.evaluations["transfer"].options[scale].get("solver", "fast") for scale in SCALES
-        ]
-        for item in OWN.find(["simcse:e1", "simcse:d2", "esimcse:table11", "diffcse:table2"])
-    }
-    assert len(solvers) == 4
-    assert set(map(tuple, solvers.values())) == {("fast", "senteval")}
+    items = OWN.find(["simcse:e1", "simcse:d2", "esimcse:table11", "diffcse:table2"])
+    options = [item.evaluations["transfer"].options for item in items]
+    solvers = [[own[scale].get("solver", "fast") for scale in SCALES] for own in options]
+    assert solvers == [["fast", "senteval"]] * 4
 
 
 def test_a_row_may_say_how_many_sentences(write):
@@ -152,10 +143,9 @@ def test_a_row_may_say_how_many_sentences(write):
     }
     assert counts == {"lab": [200, 200], "paper": [0, 300]}
     # What a row does not say is the item's, which changes both scales, then the scale's.
-    changes = (
-        "[scale.lab]\nsentences = 100\n\n[scale.paper]\nselect = 'none'\nset = { max_steps = 9 }"
-    )
-    item = read_item(write(("[[claims]]", f"{changes}\n\n[[claims]]")))
+    changes = "[scale.lab]\nsentences = 100\n\n"
+    changes += "[scale.paper]\nselect = 'none'\nset = { max_steps = 9 }\n\n[[claims]]"
+    item = read_item(write(("[[claims]]", changes)))
     lab, paper = (resolve_row(item.rows[0], OWN.scales[s]) for s in SCALES)
     assert (lab.sentences, paper.sentences) == (100, None)
     assert (paper.select, paper.settings["max_steps"]) == ("none", 9)
@@ -197,18 +187,12 @@ WRONG = [
     (('objective = "simcse"', 'objective = "simsce"'), "did you mean 'simcse'?"),
     (('corpus = "wiki"', 'corpus = "wikki"'), "rows.plain.corpus 'wikki': unknown; did you"),
     (('use = "unsup"\nset', 'use = "unsop"\nset'), "use 'unsop': unknown; did you mean 'unsup'?"),
-    (
-        ("learning_rate = 5e-5", "learning_rat = 5e-5"),
-        "tau 0.05: set 'learning_rat': unknown setting",
-    ),
-    (
-        ("learning_rate = 5e-5", "learning_rate = -1.0"),
-        "learning_rate -1.0: must be greater than 0",
-    ),
-    (
-        ("learning_rate = 5e-5", "learning_rate = [1.0]"),
-        "set.learning_rate (1.0,): must be a single value",
-    ),
+    (("learning_rate = 5e-5", "learning_rat = 5e-5"),
+     "tau 0.05: set 'learning_rat': unknown setting"),
+    (("learning_rate = 5e-5", "learning_rate = -1.0"),
+     "learning_rate -1.0: must be greater than 0"),
+    (("learning_rate = 5e-5", "learning_rate = [1.0]"),
+     "set.learning_rate (1.0,): must be a single value"),
     (('view = "crop"', 'view = "crops"'), "did you mean 'crop'?"),
     (("percent = [10, 20]", "percent = [10, 120]"), "percent 120"),
     (("percent = [10, 20]", "percnt = [10, 20]"), "{...} of a name must be one of"),
@@ -231,20 +215,16 @@ WRONG = [
     (('corpus = "wiki"', 'corpus = "wiki"\nsentences = -1'), "sentences -1: must be 0 or more"),
     (('column = "stsb"', 'column = ["stsb", "sts"]'), "column 'sts': unknown; did you mean"),
     (('column = "stsb"\n', ""), "claims.plain-is-best.column: is missing"),
-    (
-        ('split = "dev"', 'lab = { splt = "dev" }'),
-        "evaluations.dev.lab: unknown key 'splt'; did you",
-    ),
+    (('split = "dev"', 'lab = { splt = "dev" }'),
+     "evaluations.dev.lab: unknown key 'splt'; did you"),
     (('split = "dev"', "lab = 3"), "evaluations.dev.lab 3: input should be a valid dictionary"),
     (("quote = true", 'tuned = ["{x}"]'), "{...} of a name must be one of the axes ('x')"),
     (("quote = true", 'tuned = ["plan"]'), "tuned 'plan': unknown; did you mean 'plain'?"),
-    (
-        ('use = "unsup"\nexp', 'use = "unsup"\nfront = ["plain"]\nexp'),
-        "blocked or facts",
-    ),
+    (('use = "unsup"\nexp', 'use = "unsup"\nfront = ["plain"]\nexp'),
+     "blocked or facts"),
     (('metric = "spearman"\n', 'metric = "spearman"\nfront = ["stb"]\n'), "front 'stb': unknown"),
     (('better = "plain"', 'level = 1.5\nbetter = "plain"'), "level 1.5: "),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "problem"), WRONG, ids=[w[1][:40] for w in WRONG])

@@ -133,11 +133,8 @@ def test_results_of_another_recipe_are_noted(plan, tmp_path):
         return [[line.split(": run with another")[0].split("; ") for line in n] for n in notes]
 
     store.write("items", manifest_key(item.name, "lab"), manifest)
-    assert noted() == [
-        [],
-        [[first.name]],
-        [[row["name"] for row in manifest["rows"] if row["models"]]],
-    ]
+    with_models = [row["name"] for row in manifest["rows"] if row["models"]]
+    assert noted() == [[], [[first.name]], [with_models]]
     for planned in manifest["rows"]:  # as they were stored before
         planned.pop("recipe", None)
     store.write("items", manifest_key(item.name, "lab"), manifest)

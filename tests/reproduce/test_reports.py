@@ -28,6 +28,7 @@ def found():
     return made
 
 
+@pytest.mark.slow
 def test_the_pages_of_both_bases_are_made_from_their_results(found, larger):
     home = STORED / "small-bert"
     assert len(larger["items"]) > len(found["items"])
@@ -42,6 +43,7 @@ def test_what_is_stored_names_no_folder_of_a_machine():
     assert [path for path in stored if of_machines.search(path.read_text("utf-8"))] == []
 
 
+@pytest.mark.slow
 def test_few_statements_of_the_stored_results_are_open(larger):
     claims = (claim for item in larger["items"] for claim in item["claims"])
     said = Counter(claim["verdict"]["word"] for claim in claims)

@@ -93,18 +93,17 @@ def test_one_seed_alone_decides_nothing():
 
 
 STEPS = {
-    "acts late": (
-        [{"step": 1, "contrast": 1.0, "difference": 0.001}, {"step": 9, "difference": 0.02}],
-        AGREES,
-    ),
-    "never acts": ([{"step": 1, "difference": 0.0018}, {"step": 9, "difference": 0.0099}], INERT),
-    "not measured": (None, AGREES),
+    "acts late": ((0.001, 0.02), AGREES),
+    "never acts": ((0.0018, 0.0099), INERT),
+    "not measured": ((), AGREES),
 }
+"""Shares of the difference in the gradient at two steps, and what is said then."""
 
 
 @pytest.mark.parametrize("case", STEPS)
 def test_a_statement_on_a_term_that_does_not_act_is_inert(tmp_path, case):
     shares, word = STEPS[case]
+    steps = [{"step": step, "difference": own} for step, own in zip((1, 9), shares, strict=False)]
     store, rows = ResultStore(tmp_path), []
     for row, values in (("lambda = 0.005", (0.7, 0.71)), ("lambda = 0.0", (0.5, 0.51))):
         units = {}
@@ -114,16 +113,15 @@ def test_a_statement_on_a_term_that_does_not_act_is_inert(tmp_path, case):
             report |= {"value": value, "count": 9}
             unit = {"model": f"m{key}", "told": {}, "report": {"rows": [report]}}
             store.write("units", key, unit)
-            ours = [{"step": 1, "contrast": 1.0}] if row.endswith("0.0") else shares
-            record = {} if ours is None else {"shares": ours}
-            store.write("units", f"train-m{key}", record)
+            ours = [{"step": 1, "contrast": 1.0}] if row.endswith("0.0") else steps
+            store.write("units", f"train-m{key}", {"shares": ours} if ours else {})
         rows.append({"name": row, "models": {}, "measured": {"dev": {"units": units}}})
     store.write("items", "diffcse-table8.lab", {"rows": rows, "seeds": 2})
     (item,) = ItemFolder().find(["diffcse:table8"])
     decided = ItemResults(item, store, "lab").verdicts()
     verdict = decided.claims["difference-helps"]
     assert verdict.word == word
-    assert verdict.share == (max(line["difference"] for line in shares) if shares else None)
+    assert verdict.share == max(shares, default=None)
     (entry,) = results_book([item], tmp_path, "lab")["items"]
     why = next(c for c in entry["claims"] if c["name"] == "difference-helps")["verdict"]["why"]
     said = {INERT: "difference has at most 0.99%", AGREES: "at most 2.00%"}[word]
@@ -200,13 +198,9 @@ def compact_item(claims, columns, rows=(), reference=""):
 def word(mean, error=0.15, kind="better", sign=1, margin=None, others=0):
     """The word on two rows whose difference has a known error, among statements of equal rows."""
     columns = {"column": TableColumn(better="higher" if sign > 0 else "lower", margin=margin)}
-    claims = [
-        Claim(name="own", text="own", column=("column",), than=("before",), **{kind: "after"})
-    ]
-    claims += [
-        Claim(name=f"{n}", text=f"{n}", column=("column",), better="alike", than=("before",))
-        for n in range(others)
-    ]
+    given = {"column": ("column",), "than": ("before",), "text": ""}
+    claims = [Claim(name="own", **given, **{kind: "after"})]
+    claims += [Claim(name=f"{n}", **given, better="alike") for n in range(others)]
     own = {"before": (60.0, 0.0), "after": (60.0 + (mean or 0.0), error), "alike": (60.0, error)}
     own = {
         name: scores(value, seeded=False, draws=(spread, -spread))
@@ -415,14 +409,9 @@ def test_wrong_verdicts_in_simulated_tables(apart, deviation, seeds, together):
 def test_a_wrong_verdict_is_counted():
     means = {"after": 0.0, "before": 0.0}
     for kind, said, bad in (
-        ("better", AGREES, True),
-        ("better", DIFFERS, True),
-        ("better", EQUIVALENT, False),
-        ("no_worse", AGREES, False),
-        ("no_worse", DIFFERS, True),
-        ("equal", AGREES, False),
-        ("equal", DIFFERS, True),
-        ("better", OPEN, False),
-    ):
+        ("better", AGREES, True), ("better", DIFFERS, True), ("better", EQUIVALENT, False),
+        ("no_worse", AGREES, False), ("no_worse", DIFFERS, True), ("equal", AGREES, False),
+        ("equal", DIFFERS, True), ("better", OPEN, False),
+    ):  # fmt: skip
         one = compared(effect(1.0), kind, margin=0.3)
         assert is_wrong(Verdict(said, parts=(one,)), means) is bad

@@ -161,9 +161,8 @@ def test_groups_of_one_class_and_labels_of_one_class_move_nothing():
 def test_the_error_over_items_is_that_of_the_mean_difference_of_arms(first):
     moved = np.random.default_rng(8).normal(size=(5, 12))
     arms = moved[:first], moved[first:]
-    gaps = [
-        sum(b) / len(b) - sum(a) / len(a) for a, b in zip(*(arm.T for arm in arms), strict=True)
-    ]
+    means = ([sum(column) / len(column) for column in arm.T] for arm in arms)
+    gaps = [after - before for before, after in zip(*means, strict=True)]
     error, df, parts = item_error(moved, first)
     assert error**2 == pytest.approx(sum(gap * gap for gap in gaps) * 12 / 11) and df == 11
     for arm, part in zip(arms, parts, strict=True):

@@ -26,23 +26,14 @@ from kills import ended, fork, passed, prepared
 from tiny_models import made_sentences
 
 SENTENCES = made_sentences()[:90]
-COMMON = {
-    "batch_size": 8,
-    "max_steps": 17,
-    "learning_rate": 3e-3,
-    "dropout": 0.2,
-    "warmup_ratio": 0.2,
-    "seed": 5,
-}
+COMMON = {"batch_size": 8, "max_steps": 17, "learning_rate": 3e-3, "dropout": 0.2, "seed": 5}
+COMMON |= {"warmup_ratio": 0.2}
+HALVES = {"gradient_accumulation_steps": 2}
 KINDS = {
     # A view of words and one of tokens, evaluation, geometry, best and last.
     "views": ("simcse", {}, {"save_steps": 4, "eval_steps": 3, "geometry_every": 5}),
     # Statistics of BatchNorm, accumulation, hard negatives, no evaluation.
-    "pairs": (
-        "simcse_supervised",
-        {"alpha": 2.0},
-        {"gradient_accumulation_steps": 2, "head": "batchnorm"},
-    ),
+    "pairs": ("simcse_supervised", {"alpha": 2.0}, HALVES | {"head": "batchnorm"}),
     # A momentum encoder and a queue; several epochs.
     "queue": ("esimcse", {}, {"save_steps": 5, "eval_steps": 4, "early_stopping_patience": 3}),
 }
@@ -136,14 +127,9 @@ def ends(base, home):
     """Runs by a method's name that are killed at each of their last instants: what they leave."""
 
     def train(*, resume=True):
-        given = {
-            "max_steps": 6,
-            "batch_size": 8,
-            "save_steps": 4,
-            "max_seq_length": 32,
-            "resume": resume,
-        }
-        found = module.fit("simcse", SENTENCES, base=base, output_dir=folder, keep="last", **given)
+        given = {"max_steps": 6, "batch_size": 8, "save_steps": 4, "max_seq_length": 32}
+        given |= {"base": base, "keep": "last", "resume": resume}
+        found = module.fit("simcse", SENTENCES, output_dir=folder, **given)
         assert found.steps == 6
 
     def left():

@@ -57,10 +57,8 @@ def test_each_rule_gives_way_to_the_one_before_it(bert, encoder):
 
     assert resolved(bert, "simcse") == {}
     assert resolved(bert, "diffcse") == {"learning_rate": 7e-6, "num_train_epochs": 2.0}
-    assert resolved(bert, "diffcse", learning_rate="1e-4") == {
-        "learning_rate": 1e-4,
-        "num_train_epochs": 2.0,
-    }
+    stated = {"learning_rate": 1e-4, "num_train_epochs": 2.0}
+    assert resolved(bert, "diffcse", learning_rate="1e-4") == stated
     assert resolved(bert, "diffcse", max_steps=9) == {"learning_rate": 7e-6, "max_steps": 9}
     supervised = {"batch_size": 512, "learning_rate": 5e-5, "num_train_epochs": 3.0, "head": "tanh"}
     supervised["mini_batch_size"] = 256
@@ -68,10 +66,8 @@ def test_each_rule_gives_way_to_the_one_before_it(bert, encoder):
     # A base that is an encoder needs none of that, and keeps its own head.
     assert resolved(encoder, "simcse") == resolved(encoder, "diffcse") == {"learning_rate": 3e-6}
     assert resolved(encoder, "simcse_supervised+masked_lm") == {"learning_rate": 2e-5}
-    assert (ENCODER_SETTINGS["learning_rate"], ENCODER_SETTINGS_PAIRS["learning_rate"]) == (
-        3e-6,
-        2e-5,
-    )
+    rates = [own["learning_rate"] for own in (ENCODER_SETTINGS, ENCODER_SETTINGS_PAIRS)]
+    assert rates == [3e-6, 2e-5]
     stated = {"learning_rate": 1e-4, "head": "tanh", "batch_size": 512, "num_train_epochs": 3.0}
     assert resolved(encoder, "simcse_supervised", **stated) == stated
     with pytest.raises(OptionError, match="did you mean 'learning_rate'"):
@@ -172,12 +168,8 @@ def test_a_base_of_a_papers_shape_has_its_settings(bert, tmp_path):
     small = resolve_settings(bert, "simcse", {}).settings
     assert (small.batch_size, small.learning_rate) == (64, 3e-5)
     run, _, defaults = resolved(("roberta", 12, 768))
-    assert (run.batch_size, run.learning_rate, run.mini_batch_size, run.eval_steps) == (
-        512,
-        1e-5,
-        256,
-        125,
-    )
+    assert (run.batch_size, run.learning_rate) == (512, 1e-5)
+    assert (run.mini_batch_size, run.eval_steps) == (256, 125)
     assert "batch_size 512, learning_rate 1e-05" in defaults.line("simcse")
     assert resolved(("bert", 24, 1024))[0].learning_rate == 1e-5
     run, own, _ = resolved(("roberta", 24, 1024), "esimcse")
@@ -216,9 +208,8 @@ def test_contrasent_small_is_its_own_generator(bert):
     assert chosen.parameters == {"generator": "contrasent-small"}
     assert "since the base is contrasent-small: generator" in chosen.defaults.line("diffcse")
     check("diffcse", chosen.parameters, base=small)
-    assert resolve_settings(small, "diffcse", {"generator": str(bert)}).parameters == {
-        "generator": str(bert)
-    }
+    own = {"generator": str(bert)}
+    assert resolve_settings(small, "diffcse", own).parameters == own
     assert "generator" not in resolve_settings(bert, "diffcse").parameters
     assert "generator" not in resolve_settings(small, "esimcse").parameters
 
@@ -246,10 +237,8 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
     assert TorchEncoder.load(tmp_path / "a").head is not None
     out, err = train("-o", "b", "--base", encoder, *fast, "--set", "learning_rate=1e-4", "--json")
     assert "Defaults" not in err
-    chosen = {
-        "base": "sentence encoder",
-        "values": {"max_seq_length": 32, "batch_size": 64, "duplicates": "mask"},
-    }
+    values = {"max_seq_length": 32, "batch_size": 64, "duplicates": "mask"}
+    chosen = {"base": "sentence encoder", "values": values}
     assert json.loads(out)["defaults"] == chosen
     stored = json.loads((tmp_path / "b" / "run" / "settings.json").read_text())
     assert stored["defaults"] == chosen

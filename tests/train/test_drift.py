@@ -16,6 +16,7 @@ from contrasent.train.monitor import LEAST_OVERLAP, LEAST_RANK_SHARE, MOST_COSIN
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
 from contrasent.types import Tokens
+from plain_loops import cosine
 
 COUNT = 60
 NUMBERS = ("mean_cosine", "effective_rank", "neighbor_overlap")
@@ -23,15 +24,7 @@ random = np.random.default_rng(0)
 
 
 def cosines(vectors):
-    n = len(vectors)
-    return [
-        [
-            sum(a * b for a, b in zip(vectors[i], vectors[j], strict=True))
-            / math.sqrt(sum(a * a for a in vectors[i]) * sum(b * b for b in vectors[j]))
-            for j in range(n)
-        ]
-        for i in range(n)
-    ]
+    return [[cosine(one, other) for other in vectors] for one in vectors]
 
 
 def by_loops(base, vectors):

@@ -19,7 +19,9 @@ from safetensors.torch import load_file
 
 from commands import mounted
 from contrasent.encoder.encoder import TorchEncoder
+from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import MissingExtraError, OptionError, OutputError, TrainingError
+from contrasent.files import read_object
 from contrasent.report import Report, Row
 from contrasent.text.batches import BatchPlan
 from contrasent.text.corpus import open_corpus
@@ -77,6 +79,10 @@ def scores(values):
 
 def weights(folder):
     return load_file(folder / "model.safetensors")
+
+
+def checkpoint(folder):
+    return load_file(folder / "run" / "checkpoint.safetensors")
 
 
 def same(one, two):
@@ -176,7 +182,7 @@ def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_pa
     kept, _ = hold_out_sentences(open_corpus(texts), 1000, seed=1)
     train = partial(fit, "simcse", texts, FEW | {"max_steps": 1}, base=bert, evaluate="neighbors")
     train(output_dir=tmp_path / "m", rows=np.arange(60))
-    stated = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
+    stated = read_object(tmp_path / "m" / "run" / "settings.json")
     both = np.intersect1d(kept, np.arange(60))
     assert 0 < len(both) < 60
     assert stated["rows"] == hashlib.sha256(both.tobytes()).hexdigest()
@@ -190,10 +196,7 @@ def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     folder = tmp_path / "m"
     assert run.history == [(0, 0.1), (2, 0.4), (4, 0.9), (6, 0.2), (8, 0.9)]
     assert (run.score, run.best_step) == (0.9, 4)  # the first of two equal ones
-    best, last = (
-        TorchEncoder.load(folder / "run" / "best"),
-        TorchEncoder.load(folder / "run" / "last"),
-    )
+    best, last = (TorchEncoder.load(folder / "run" / name) for name in ("best", "last"))
     assert np.array_equal(best.encode(["a map"]), calls[2])
     assert np.array_equal(last.encode(["a map"]), calls[4])
     assert np.array_equal(TorchEncoder.load(folder).encode(["a map"]), calls[2])
@@ -202,7 +205,7 @@ def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     lines = [line for line in log(folder) if "evaluation" in line]
     assert [line["step"] for line in lines] == [0, 2, 4, 6, 8]
     assert lines[2]["evaluation"][0]["value"] == 0.9
-    stated = json.loads((folder / "run" / "result.json").read_text())
+    stated = read_object(folder / "run" / "result.json")
     assert (stated["best_step"], stated["steps"]) == (4, 8)
 
 
@@ -282,10 +285,8 @@ def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, impro
     learner, run = start(max_steps=4, eval_steps=2, early_stopping_patience=1, evaluate=judge)
     assert (run.steps, run.improved, run.kept) == (4, improved, kept)
     assert (run.score, run.best_step, run.base_score) == (last, 4, 1.0)
-    same_vectors = np.array_equal(
-        TorchEncoder.load(tmp_path / "m").encode(["a map"]), learner.encoder.encode(["a map"])
-    )
-    assert same_vectors == (kept == 4)
+    top, trained = TorchEncoder.load(tmp_path / "m"), learner.encoder
+    assert np.array_equal(top.encode(["a map"]), trained.encode(["a map"])) == (kept == 4)
     assert (tmp_path / "m" / "run" / "last").is_dir() == (kept == 0)
     judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
     options = {"max_steps": 4, "eval_steps": 2, "evaluate": judge}
@@ -329,12 +330,10 @@ def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
     given = {"batch_size": 8, "pooling": "mean", "temperature": 0.1, "eval_steps": 2}
     words = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
     run("train", path, "-o", "shell", "--base", bert, *words, "--set", "max_steps=4")
-    found = fit("simcse_supervised", path, given, output_dir=tmp_path / "m", base=bert, max_steps=4)
-    stated = [
-        json.loads((tmp_path / name / "run" / "settings.json").read_text())
-        for name in ("shell", "m")
-    ]
-    assert stated[0] == stated[1]
+    train = partial(fit, "simcse_supervised", path, given, base=bert, max_steps=4)
+    found = train(output_dir=tmp_path / "m")
+    shell, own = (read_object(tmp_path / name / "run" / "settings.json") for name in ("shell", "m"))
+    assert shell == own
     assert same(weights(tmp_path / "shell"), weights(found.folder))
     assert np.array_equal(
         found.encoder.encode(["a map"]), TorchEncoder.load(tmp_path / "shell").encode(["a map"])
@@ -342,16 +341,7 @@ def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
     assert found.log == log(tmp_path / "m")
     kept = dict(found.history)[found.kept]
     assert (found.report.rows[0].metric, found.report.rows[0].value) == ("mrr@10", kept)
-    again = fit(
-        "simcse_supervised",
-        path,
-        given,
-        output_dir=found.folder,
-        base=bert,
-        max_steps=4,
-        resume=True,
-    )
-    assert again == found
+    assert train(output_dir=found.folder, resume=True) == found
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -406,11 +396,7 @@ def test_evaluation_does_not_change_training(start, tmp_path, kept_steps):
 
     start("without", head="batchnorm", dropout=0.3)
     start("with", head="batchnorm", dropout=0.3, evaluate=evaluate, eval_steps=1)
-    last = [
-        load_file(tmp_path / name / "run" / "checkpoint.safetensors")
-        for name in ("without", "with")
-    ]
-    assert same(*last)
+    assert same(checkpoint(tmp_path / "without"), checkpoint(tmp_path / "with"))
 
 
 @pytest.mark.parametrize("parts", [2, 4])
@@ -462,8 +448,7 @@ def test_fp16_resumes_with_its_scale(start, tmp_path, kept_steps):
         start(evaluate=interrupt_after(5), **options)
     start(evaluate=interrupt_after(99), resume=True, **options)
     start("whole", evaluate=interrupt_after(99), **options)
-    last = [load_file(tmp_path / n / "run" / "checkpoint.safetensors") for n in ("m", "whole")]
-    assert same(*last)
+    assert same(checkpoint(tmp_path / "m"), checkpoint(tmp_path / "whole"))
     norms = [line["norm"] for line in log(tmp_path / "whole") if "norm" in line]
     assert norms[0] is None
     assert norms[-1] is not None
@@ -490,13 +475,12 @@ def poison(where, value, at):
 @pytest.mark.parametrize(("where", "value"), [("loss", math.inf), ("gradient", math.nan)])
 def test_what_is_no_number_stops_the_run_before_the_weights(start, tmp_path, value, where):
     name = "loss" if where == "loss" else "the gradient"
-    message = (
-        rf"step 4: {name} is not a finite number; the last checkpoint .* smaller learning_rate than"
-    )
+    message = rf"step 4: {name} is not a finite number; the last checkpoint .* smaller "
+    message += "learning_rate than"
     with pytest.raises(TrainingError, match=message):
         start(max_steps=10, save_steps=1, spoil=poison(where, value, 4))
-    kept = load_file(tmp_path / "m" / "run" / "checkpoint.safetensors")
-    assert all(torch.isfinite(tensor.double()).all() for tensor in kept.values())
+    kept = checkpoint(tmp_path / "m").values()
+    assert all(torch.isfinite(tensor.double()).all() for tensor in kept)
     # The checkpoint is usable: without the poison the run goes on from there.
     _, run = start(max_steps=10, save_steps=1, resume=True)
     assert run.steps == 10
@@ -539,8 +523,6 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, num
     with pytest.raises(KeyboardInterrupt):
         start(max_steps=9, eval_steps=1, evaluate=interrupt_after(4, number))
     assert signal.getsignal(number) is before
-    from contrasent.encoder.tensors import read_checkpoint
-
     _, stated = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
     assert stated["step"] == 3
     evaluate = scores([1 / 5, 1 / 6, 1 / 7, 1 / 8, 1 / 9, 1 / 10])[0]

@@ -108,19 +108,13 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
 
 BROKEN = {
     "check_one_step": ('{"away":', '{"awya":', "the term 'away' has a weight but is missing"),
-    "check_one_step twice": (
-        "cosines.square()",
-        "(cosines + __import__('random').random())",
-        "twice gives",
-    ),
+    "check_one_step twice": ("cosines.square()", "(cosines + __import__('random').random())",
+                             "twice gives"),
     "check_gradient": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
-    "check_resume": (
-        'self.register_buffer("mean", torch.ones(dimension))',
-        "self.mean = torch.ones(dimension)",
-        "store all state",
-    ),
+    "check_resume": ('self.register_buffer("mean", torch.ones(dimension))',
+                     "self.mean = torch.ones(dimension)", "store all state"),
     "check_two_processes": ("gather(anchors.detach())", "anchors.detach()", "half a batch each"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -145,11 +139,7 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
 
 
 @pytest.mark.parametrize(
-    "of",
-    [
-        "AdamW(p, lr=learning_rate, amsgrad=True)",
-        "RMSprop(p, lr=learning_rate)",
-    ],
+    "of", ["AdamW(p, lr=learning_rate, amsgrad=True)", "RMSprop(p, lr=learning_rate)"]
 )
 def test_a_run_with_an_optimizer_of_ones_own_resumes_to_the_same_bits(of, own, base, tmp_path):
     p = "p = [p for p in self.parameters() if p.requires_grad]"
@@ -161,21 +151,9 @@ def test_a_run_with_an_optimizer_of_ones_own_resumes_to_the_same_bits(of, own, b
             if step == stop and "loss" in values:
                 os.kill(os.getpid(), signal.SIGINT)
 
-        given = {
-            "batch_size": 8,
-            "max_steps": 4,
-            "learning_rate": 1e-3,
-            "evaluate": "none",
-            "base": base,
-        }
-        fit(
-            str(own),
-            method_checks.SENTENCES,
-            output_dir=folder,
-            on_step=on_step,
-            **given,
-            **options,
-        )
+        options |= {"base": base, "batch_size": 8, "max_steps": 4, "learning_rate": 1e-3}
+        options |= {"evaluate": "none", "on_step": on_step}
+        fit(str(own), method_checks.SENTENCES, output_dir=folder, **options)
         return (folder / "model.safetensors").read_bytes()
 
     assert finding(method_checks.check_resume, Trial(str(own), {}, base)).passed

@@ -12,11 +12,8 @@ from contrasent.text.corpus import open_corpus
 from contrasent.train.plan import make_plan
 from contrasent.train.run import Run, RunFolder
 
-STATED = {
-    "settings": {"learning_rate": 1e-3, "batch_size": 8},
-    "corpus": {"sha256": "ab"},
-    "processes": 1,
-}
+STATED = {"settings": {"learning_rate": 1e-3, "batch_size": 8}, "corpus": {"sha256": "ab"}}
+STATED |= {"processes": 1}
 ASK = {"resume": False, "overwrite": False, "needed": 0}
 
 
@@ -70,9 +67,8 @@ def test_a_model_that_is_no_run_is_not_resumed_into(tmp_path):
     with pytest.raises(OutputError, match=r"contains 'modules.json'; for a model, --overwrite"):
         opened(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(
-        OutputError, match=r"files that are not part of a model, such as 'notes.txt'"
-    ):
+    said = r"files that are not part of a model, such as 'notes.txt'"
+    with pytest.raises(OutputError, match=said):
         opened(tmp_path, overwrite=True)
     (tmp_path / "notes.txt").unlink()
     assert opened(tmp_path, overwrite=True) is False
@@ -95,10 +91,8 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (
-        {"settings": {"learning_rate": 2e-3, "batch_size": 8}},
-        "the run there has learning_rate 0.001, now it is 0.002",
-    ),
+    ({"settings": {"learning_rate": 2e-3, "batch_size": 8}},
+     "the run there has learning_rate 0.001, now it is 0.002"),
     ({"settings": {"learning_rate": 1e-3}}, "has batch_size 8, now it is None"),
     ({"processes": 2}, "has processes 1, now it is 2; use the same, or --overwrite"),
     ({"new": 1}, "has new None, now it is 1"),
@@ -142,9 +136,8 @@ def test_the_same_text_in_another_file_is_the_same_corpus(tmp_path):
     stated = STATED | {"corpus": {"source": "/new/corpus.txt", "sha256": "ab"}}
     assert opened(tmp_path, stated, resume=True) is True
     changed = STATED | {"corpus": {"source": "/old/corpus.txt", "sha256": "cd"}}
-    with pytest.raises(
-        OutputError, match=r"a different text, '/old/corpus\.txt', than '/old/corpus"
-    ):
+    said = r"a different text, '/old/corpus\.txt', than '/old/corpus"
+    with pytest.raises(OutputError, match=said):
         opened(tmp_path, changed, resume=True)
 
 

@@ -16,13 +16,8 @@ from contrasent.train.settings import Pooler, Settings, assignments, choose, run
 
 
 def test_texts_are_read_as_the_type_wanted():
-    run = {
-        "batch_size": "128",
-        "learning_rate": "5e-5",
-        "max_steps": "none",
-        "head": "none",
-        "normalize": "True",
-    }
+    run = {"batch_size": "128", "learning_rate": "5e-5", "max_steps": "none"}
+    run |= {"head": "none", "normalize": "True"}
     method = {"temperature": "0.1", "symmetric": "true", "projector": "none", "encoders": "2"}
     of_run, of_method = choose(run | method, "simcse")
     numbers = {"batch_size": 128, "learning_rate": 5e-5, "max_steps": None}
@@ -33,10 +28,8 @@ def test_texts_are_read_as_the_type_wanted():
     with pytest.raises(OptionError, match="encoders '3': unknown value; one of 1, 2"):
         choose({"encoders": "3"}, "simcse")
     assert Settings(**of_run).batch_size == 128
-    assert choose({"head": None, "max_steps": None}, "simcse")[0] == {
-        "head": None,
-        "max_steps": None,
-    }
+    none = {"head": None, "max_steps": None}
+    assert choose(none, "simcse")[0] == none
     with pytest.raises(OptionError, match="projector None: must be of type str"):
         choose({"projector": None}, "simcse")
 

@@ -62,12 +62,8 @@ def test_the_first_twenty_losses_are_those_of_the_plain_way(train, objective, po
 
 def test_accumulated_parts_draw_dropout_of_their_own(bert, tmp_path):
     """One sentence throughout: what differs between the parts of a step is dropout alone."""
-    settings = Settings(
-        **(LEARN | {"learning_rate": 1e-12}),
-        max_steps=3,
-        gradient_accumulation_steps=4,
-        dropout=0.2,
-    )
+    still = LEARN | {"learning_rate": 1e-12, "max_steps": 3}
+    settings = Settings(**still, gradient_accumulation_steps=4, dropout=0.2)
     learner = prepare(bert, "simcse", {}, settings)
     encode, vectors = learner.encoder.forward, []
 
@@ -101,11 +97,11 @@ def test_looking_late_changes_nothing(train, monkeypatch):
     late, two = train("two", max_steps=25)
     # How far the model has moved is what was known when the line was written.
     moved = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
-    kept = [
-        [{k: v for k, v in line.items() if k not in moved} for line in log]
-        for log in (late, at_once)
-    ]
-    assert kept[0] == kept[1]
+
+    def kept(log):
+        return [{k: v for k, v in line.items() if k not in moved} for line in log]
+
+    assert kept(late) == kept(at_once)
     assert [line["step"] for line in late] == [*range(1, 11), 11, 13, 21, 25]  # 13: shares
     mine, theirs = one.state_dict(), two.state_dict()
     assert all(torch.equal(mine[key], theirs[key]) for key in mine)
@@ -265,7 +261,6 @@ def test_collapse():
         monitor.check(step, near, 1e-3)
     # It goes on counting after a resume.
     again = Monitor(high=monitor.high)
-    with pytest.raises(
-        TrainingError, match=r"collapsed: .* cosine of 0\.9990; the last checkpoint"
-    ):
+    said = r"collapsed: .* cosine of 0\.9990; the last checkpoint"
+    with pytest.raises(TrainingError, match=said):
         again.check(230, near, 1e-3)
