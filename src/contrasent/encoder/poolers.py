@@ -16,7 +16,7 @@ from contrasent.types import Tokens
 class PaddedRows:
     """Rows of a padded block; see :class:`contrasent.model.pooling.Rows`."""
 
-    library = torch
+    library: Any = torch
 
     def __init__(self, ids: Tensor, mask: Tensor) -> None:
         """For ids (n, t), of which the mask (n, t) is true on real tokens."""

@@ -25,13 +25,13 @@ from contrasent.types import Tokens, Vectors
 class PackedRows:
     """Rows of tokens, one after the other; see :class:`contrasent.model.pooling.Rows`."""
 
-    library = np
+    library: Any = np
 
     def __init__(self, tokens: Tokens) -> None:
         """For all of these rows."""
         self.ids = tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]
         self.sizes = tokens.lengths
-        self.starts = tokens.offsets[:-1] - tokens.offsets[0]
+        self.starts: NDArray[np.int64] = tokens.offsets[:-1] - tokens.offsets[0]
 
     @property
     def places(self) -> NDArray[np.int64]:
