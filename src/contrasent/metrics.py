@@ -83,6 +83,16 @@ def reciprocal_ranks(ranks: ArrayLike, k: int) -> Floats:
     return np.where(r <= k, 1.0 / r, 0.0)
 
 
+def reciprocal_rank_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
+    """Reciprocal rank of a query's first relevant document, 0 beyond k; ``ranks`` (m,) rise."""
+    return float(reciprocal_ranks(np.asarray(ranks)[0], k))
+
+
+def recall_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
+    """Share of a query's relevant documents among the first k, by their ranks (m,)."""
+    return float((np.asarray(ranks) <= k).mean())
+
+
 def dcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
     """Discounted cumulative gain of (m,) documents, ranks from 1: sum of gain / log2(rank + 1).
 
@@ -303,6 +313,9 @@ def item_v_measure(columns: Floats) -> tuple[float, Floats]:
 Statistic = Callable[[Floats], tuple[float, Floats]]
 """From the columns (c, n) of n items: the number they give, and how far each of them moves it."""
 
+OfQuery = Callable[[Floats, NDArray[np.int64], int], float]
+"""From the gains (m,) of one query's relevant documents, their rising ranks (m,) from 1 and k."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -314,6 +327,8 @@ class Metric:
         hundredths: whether papers state it times 100.
         better: which direction is better.
         statistic: its value from the columns of the items behind it, with their influences.
+        of_query: for a metric of rankings, which every retrieval reports: its value for one query.
+        every_cut: whether it is reported for each k that is asked for; else for the largest.
     """
 
     name: str
@@ -321,6 +336,8 @@ class Metric:
     hundredths: bool = True
     better: Literal["higher", "lower"] = "higher"
     statistic: Statistic = item_mean
+    of_query: OfQuery | None = None
+    every_cut: bool = False
 
 
 METRICS = {
@@ -340,9 +357,9 @@ METRICS = {
         Metric("anisotropy", "geometry", hundredths=False, better="lower"),
         Metric("isoscore", "geometry", hundredths=False),
         Metric("effective_rank", "geometry", hundredths=False),
-        Metric("mrr@k", "retrieval"),
-        Metric("recall@k", "retrieval"),
-        Metric("ndcg@k", "retrieval"),
+        Metric("mrr@k", "retrieval", of_query=reciprocal_rank_at_k),
+        Metric("recall@k", "retrieval", of_query=recall_at_k, every_cut=True),
+        Metric("ndcg@k", "retrieval", of_query=ndcg_at_k),
         Metric("error", "bias", hundredths=False),
         Metric("absolute", "bias", hundredths=False),
         Metric("once", "bias", hundredths=False),
@@ -351,7 +368,8 @@ METRICS = {
         Metric("seconds", hundredths=False, better="lower"),
     )
 }
-"""By name. A new metric is an entry here, its function, and the evaluation that reports it."""
+"""By name. A new metric is an entry here and its function; one that is not of a ranking is computed
+by the evaluation that reports it."""
 
 OTHER = Metric("", hundredths=False)
 

@@ -1,6 +1,8 @@
 """Formats that are converted to Markdown first, each from a file made here."""
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from sample_files import (
@@ -24,7 +26,7 @@ from sample_files import (
 
 from contrasent.documents.folder import FORMATS, DocumentSource, Section
 from contrasent.documents.mail import own_text
-from contrasent.documents.parsers import SHEETS
+from contrasent.documents.parsers import READERS, SHEETS
 from contrasent.documents.text_formats import CODE, SETTINGS
 from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError
@@ -63,6 +65,17 @@ def test_all_formats_that_are_read_are_tested():
     same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".xhtml", ".pyi"]
     here = {name[1:] for name in (*CONVERTED, *TEXTS)}
     assert {*FORMATS} == here | {*elsewhere, *same_reader, *CODE, *SETTINGS, *SHEETS}
+
+
+def test_every_reader_has_a_row_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "indexing.md").read_text("utf-8")
+    table = page.partition("## Which files can be read")[2].partition("###")[0]
+    named = {
+        f".{word}" for row in re.findall(r"^\| (.+?) \|", table, re.M) for word in row.split(", ")
+    }
+    readers = {id(reader): reader for reader in READERS.values()}.values()
+    groups = [{s for s, one in READERS.items() if one is reader} for reader in readers]
+    assert [sorted(group) for group in groups if not group & named] == []
 
 
 def rows_of(folder, name, content, **given):

@@ -11,14 +11,13 @@ from torch import nn
 from contrasent.encoder.attention import by_length
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import BatchNormProjector, Dense
-from contrasent.encoder.poolers import pooler_class
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import read_json, write_object
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pooling import POOLERS
 from tiny_models import KINDS
 
-PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
+PLAIN = [name for name, kind in POOLERS.items() if kind.mode]  # the others: test_poolers
 MIXED = [
     "The gardener sold his violin.", "",
     "My neighbor carried two blue lamps while the rain kept falling on the roof.", "A map",

@@ -7,7 +7,6 @@ import pytest
 
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.export import export
-from contrasent.encoder.poolers import pooler_class
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model import base, runtime
 from contrasent.model.golden import PROBES
@@ -33,7 +32,7 @@ def models(tiny, tmp_path_factory):
     assert set(WAYS) == set(KINDS)
     # Graphs have the poolers of sentence-transformers; export rejects the others. That of decoders
     # is exported in test_architectures.
-    portable = {name for name in POOLERS if pooler_class(name).portable}
+    portable = {name for name, kind in POOLERS.items() if kind.mode}
     assert {way[0] for way in WAYS.values()} == portable - {"last_token"}
     home = tmp_path_factory.mktemp("models")
     for kind, (pooling, head, normalize) in WAYS.items():

@@ -95,13 +95,13 @@ def test_the_mask_token_against_loops(bert):
     encoder = TorchEncoder.load(bert, pooling="mask")
     ids = torch.tensor([[1, 4, 9, 2, 0, 0], [1, 7, 7, 9, 5, 2], [9, 1, 9, 3, 0, 0]])
     hidden = (torch.zeros(3, 6, 4), torch.randn(3, 6, 4))
-    encoder.pooler.mask = 9
+    encoder.pooler.rule.mask = 9
     pooled = encoder.pooler(hidden, ids, ids > 0)
     for row in range(3):
         last = max(t for t in range(6) if ids[row, t] == 9)
         assert pooled[row].tolist() == hidden[1][row, last].tolist()
     for mask in (7, -1):
-        encoder.pooler.mask = mask
+        encoder.pooler.rule.mask = mask
         with pytest.raises(ModelError, match=r"^pooling at the mask token needs a prompt"):
             encoder.pooler(hidden, ids, ids > 0)
 

@@ -11,11 +11,10 @@ from contrasent.encoder import attention, dropout, products
 from contrasent.encoder.attention import Group, Packing
 from contrasent.encoder.backbone import PooledBackbone
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.encoder.poolers import pooler_class
 from contrasent.model.pooling import POOLERS
 from contrasent.types import Tokens
 
-PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
+PLAIN = [name for name, kind in POOLERS.items() if kind.mode]  # the others: test_poolers
 TEXTS = [
     "The gardener sold his violin.", "a map", "My neighbor hid two blue lamps before dawn.", "",
     "a lamp", "Nobody but the miller's daughter knew the way across the frozen lake in winter.",

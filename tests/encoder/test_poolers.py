@@ -1,6 +1,7 @@
 """Poolers against loops over rows, tokens and dimensions."""
 
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,13 +10,15 @@ import torch
 
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import HEADS, make_head
-from contrasent.encoder.poolers import KINDS, pooler_class
+from contrasent.encoder.poolers import Pooling
 from contrasent.errors import OptionError
-from contrasent.model.pooling import POOLERS, averaging, layer_weights
+from contrasent.model.numpy_model import NumpyModel, PackedRows
+from contrasent.model.pooling import POOLERS, Pooler, averaging, layer_weights
+from contrasent.types import Tokens
 from plain_loops import standardized
 
-# The others need tokens or statistics: test_own_poolers.
-PLAIN = [name for name in POOLERS if pooler_class(name).portable]
+# By loops; the others need tokens or statistics: test_own_poolers.
+PLAIN = [name for name, kind in POOLERS.items() if kind.mode]
 CONFIG = SimpleNamespace(hidden_size=6, num_hidden_layers=4, vocab_size=50)
 
 
@@ -49,7 +52,7 @@ def test_against_loops(name):
     # Four layers beyond the embeddings, so that first, last and last but one are different ones.
     hidden = tuple(torch.randn(4, 7, 6, dtype=torch.float64) - 2 for _ in range(5))
     mask = torch.arange(7) < torch.tensor(lengths)[:, None]
-    pooler = pooler_class(name)(CONFIG, None)
+    pooler = Pooling(name, CONFIG, None)
     pooled = pooler(hidden, None, mask)
     assert pooled.numpy() == pytest.approx(np.array(by_loops(name, hidden, lengths)), abs=1e-12)
     # Padding is never looked at.
@@ -64,11 +67,78 @@ def test_against_loops(name):
     assert torch.allclose(pooler(left, None, mask.flip(1)), pooled)
 
 
+TOKENIZER = SimpleNamespace(specials=SimpleNamespace(mask=4))
+
+
+def check_in_torch_and_numpy(name):
+    """Padding, the other rows and the library change no vector."""
+    rng = np.random.default_rng(0)
+    tokens = Tokens.from_rows([[*rng.integers(5, 50, n), 4, 7] for n in (3, 0, 1, 5)])
+    lengths, width = tokens.lengths, int(tokens.lengths.max())
+    states = [rng.standard_normal((len(tokens.ids), 6)).astype(np.float32) for _ in range(5)]
+    ids, hidden = np.zeros((4, width), np.int64), np.full((5, 4, width, 6), 1e6, np.float32)
+    mask = np.arange(width) < lengths[:, None]
+    ids[mask], hidden[:, mask] = tokens.ids, states
+    pooler = Pooling(name, CONFIG, TOKENIZER)
+    pooler.fit([tokens])
+    given = [torch.from_numpy(array) for array in (hidden, ids, mask)]
+    found = pooler(tuple(given[0]), *given[1:]).detach().numpy()
+    for row, length in enumerate(lengths):
+        alone = [array[..., row : row + 1, :length] for array in given[1:]]
+        (vector,) = pooler(tuple(given[0][:, row : row + 1, :length]), *alone)
+        assert found[row] == pytest.approx(vector.detach().numpy(), abs=1e-6)
+    kept = {key: tensor.numpy() for key, tensor in pooler.state_dict().items()}
+    read = [states[layer] for layer in pooler.layers]
+    packed = pooler.rule.pool(PackedRows(tokens), sum(read) / np.float32(len(read)), kept)
+    assert packed.dtype == np.float32
+    assert packed == pytest.approx(found, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", POOLERS)
+def test_each_pools_a_row_alike_in_torch_and_numpy(name):
+    check_in_torch_and_numpy(name)
+
+
+class FirstHalf(Pooler):
+    """The maximum over the first half of the tokens, times a weight that is trained."""
+
+    name = "first_half"
+
+    def initial(self, size, vocabulary):
+        return {"weight": np.linspace(1, 2, size, dtype=np.float32)}
+
+    def pool(self, rows, states, kept):
+        first = rows.places < (rows.lengths + 1) // 2
+        return rows.max(states, first) * kept["weight"]
+
+
+def test_a_new_pooler_is_one_class(bert, tmp_path, monkeypatch):
+    monkeypatch.setitem(POOLERS, "first_half", FirstHalf)
+    check_in_torch_and_numpy("first_half")
+    encoder = TorchEncoder.load(bert, pooling="first_half")
+    encoder(encoder.tokenize(["a map"])[0]).sum().backward()
+    assert encoder.pooler.weight.grad.abs().sum() > 0
+    with torch.no_grad():
+        encoder.pooler.weight *= 3
+    encoder.save(tmp_path / "model")
+    models = [model(tmp_path / "model") for model in (TorchEncoder.load, NumpyModel)]
+    for model in models:
+        assert (model.pooling, model.identity) == ("first_half", encoder.identity)
+        found = model.encode(["a map", "two blue lamps"])
+        assert found == pytest.approx(encoder.encode(["a map", "two blue lamps"]), abs=1e-5)
+
+
+def test_each_has_its_row_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
+    for name, kind in POOLERS.items():
+        said = kind.__doc__.partition("\n")[0].removesuffix(".")
+        assert f"| `{name}` | {said[0].lower()}{said[1:]} |\n" in page
+
+
 def test_each_is_named_by_its_key():
-    assert tuple(KINDS) == POOLERS
     assert len(POOLERS) == 9 == 2 + len(PLAIN)
-    assert [pooler_class(name).name for name in POOLERS] == list(POOLERS)
-    assert all(pooler_class(name).card for name in set(POOLERS) - set(PLAIN))
+    assert [kind.name for kind in POOLERS.values()] == list(POOLERS)
+    assert all(POOLERS[name].card for name in set(POOLERS) - set(PLAIN))
 
 
 def test_layer_weights_pick_the_layers():

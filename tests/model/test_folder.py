@@ -68,7 +68,7 @@ def pooled(bert, pooling):
     return TorchEncoder.load(bert, pooling=pooling, max_seq_length=9).encode(TEXTS).astype(float)
 
 
-@pytest.mark.parametrize("mode", ["cls", "mean", "max"])
+@pytest.mark.parametrize("mode", ["cls", "mean", "max", "lasttoken"])
 @pytest.mark.parametrize("schema", ["older", "newer"])
 def test_both_schemas_are_read(bert, folder, mode, schema):
     modules(
@@ -76,7 +76,7 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
     )
     weights = dense(folder / "2_Dense")
     if schema == "older":
-        key = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}[mode]
+        key = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}.get(mode, mode)
         keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")
         flags = {f"pooling_mode_{k}": k == key for k in keys}
         write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, **flags})
@@ -96,9 +96,10 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
         stated = {"model_type": "SentenceTransformer", "truncate_dim": None}
         write(folder / "config_sentence_transformers.json", stated | {"default_prompt_name": None})
     encoder = TorchEncoder.load(folder)
-    assert (encoder.pooling, encoder.max_seq_length, encoder.dimension) == (mode, 9, 5)
+    pooling = "last_token" if mode == "lasttoken" else mode
+    assert (encoder.pooling, encoder.max_seq_length, encoder.dimension) == (pooling, 9, 5)
     expected = np.tanh(
-        pooled(bert, mode) @ weights["linear.weight"].numpy().T + weights["linear.bias"].numpy()
+        pooled(bert, pooling) @ weights["linear.weight"].numpy().T + weights["linear.bias"].numpy()
     )
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     assert encoder.encode(TEXTS) == pytest.approx(expected, abs=1e-6)

@@ -18,7 +18,8 @@ from contrasent.metrics import normalize
 from contrasent.model import runtime
 from contrasent.model.base import Prompts
 from contrasent.model.numpy_layers import KINDS, gelu
-from contrasent.model.numpy_model import POOLED, NumpyModel, supports
+from contrasent.model.numpy_model import NumpyModel, supports
+from contrasent.model.pooling import POOLERS
 
 TINY = ("bert", "roberta", "distilbert", "mpnet", "electra")
 HOLDS_PAD = "the <pad> gardener <pad> sold [PAD] his violin"
@@ -42,10 +43,14 @@ def test_each_kind_of_encoder(kind, tiny, sentences):
     )
 
 
-@pytest.mark.parametrize("pooling", [name for name in POOLED if name != "idf"])
-def test_each_pooling(pooling, bert, sentences):
-    texts = sentences[:20]
-    same(NumpyModel(bert, pooling=pooling), TorchEncoder.load(bert, pooling=pooling), texts)
+@pytest.mark.parametrize("pooling", POOLERS)
+def test_each_pooling(pooling, bert, sentences, tmp_path):
+    encoder = TorchEncoder.load(bert, pooling=pooling)
+    encoder.prompts = Prompts({"query": "a [X] is [MASK]."}, "query")
+    encoder.pooler.fit([encoder.tokenize(sentences)[0]])
+    encoder.save(tmp_path / "model")
+    assert supports(tmp_path / "model")
+    same(NumpyModel(tmp_path / "model"), TorchEncoder.load(tmp_path / "model"), sentences[:20])
 
 
 @pytest.mark.parametrize("head", ["none", "tanh", "batchnorm"])
@@ -66,21 +71,16 @@ def test_a_saved_model_with_its_head_prompts_and_length(head, normalize, bert, s
     )
 
 
-def test_weights_of_documents_frequencies(bert, sentences, tmp_path):
-    encoder = TorchEncoder.load(bert, pooling="idf")
-    encoder.pooler.fit([encoder.tokenize(sentences)[0]])
-    encoder.save(tmp_path / "model")
-    same(NumpyModel(tmp_path / "model"), TorchEncoder.load(tmp_path / "model"), sentences[:20])
-
-
 def test_what_needs_torch_says_what_to_install(tiny, bert):
     assert set(KINDS) == {*TINY, "xlm-roberta", "camembert"}
-    assert supports(bert, "mean") and not supports(bert) and not supports(bert, "mask")
+    assert supports(bert, "mean") and not supports(bert) and not supports(bert, "maen")
     assert not supports(tiny["modernbert"], "mean")
     with pytest.raises(ModelError, match=r"'modernbert'.*pip install 'contrasent\[train\]'"):
         NumpyModel(tiny["modernbert"], pooling="mean")
-    with pytest.raises(ModelError, match=r"pooling 'mask'.*pip install 'contrasent\[train\]'"):
-        NumpyModel(bert, pooling="mask")
+    with pytest.raises(ModelError, match="pooling 'idf' needs token frequencies; contrasent train"):
+        NumpyModel(bert, pooling="idf")
+    with pytest.raises(ModelError, match=r"a prompt with \[MASK\]"):
+        NumpyModel(bert, pooling="mask").encode(["a map"])
     with pytest.raises(ModelError, match="choose one"):
         NumpyModel(bert)
     with pytest.raises(OptionError, match="3 to 64 tokens"):

@@ -1,6 +1,8 @@
 """BM25, fusion and binary codes against plain loops from their equations."""
 
+import json
 import math
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -72,6 +74,13 @@ def test_spread_with_zeros_left_out(values, zeros):
     scores = np.array(values, dtype=np.float32)
     whole = Spread.of(np.concatenate([scores, np.zeros(zeros, np.float32)]))
     assert Spread.of_sparse(scores, len(values) + zeros) == pytest.approx(whole, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Ranker)])
+def test_every_field_of_a_ranker_is_kept_and_read(name):
+    changed = replace(Ranker(), **{name: 0.5})
+    assert name in changed.to_json()
+    assert Ranker.from_json(json.loads(json.dumps(changed.to_json()))) == changed
 
 
 def test_a_ranker_is_kept_and_read():

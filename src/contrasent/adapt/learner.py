@@ -32,17 +32,22 @@ def contrast(
     ``right``, ``wrong``: (b, c), the rows that answer a query and those that do not. Each right one
     is compared with all wrong ones; a query counts by the mean over its right ones.
     """
+    # Cosines of mapped queries and rows, by the temperature.
     raw = queries @ matrix
     lengths = np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-12)
     unit = raw / lengths
     scores = unit @ rows.T / np.float32(temperature)
+    # The probability of each right row among it and all wrong ones, and the loss.
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     others = np.maximum((powers * wrong).sum(axis=1, keepdims=True), 1e-30)
     shares = powers / (powers + others)
     weights = right / np.maximum(right.sum(axis=1, keepdims=True), 1).astype(np.float32)
     loss = -float((weights * np.log(np.maximum(shares, 1e-38))).sum(axis=1).mean())
+    # Its gradient in the scores: a right row pulls by the probability that it lacks, and wrong
+    # ones push by the same in all, each by its part of them.
     missing = weights * (1 - shares)
     slopes = wrong * powers / others * missing.sum(axis=1, keepdims=True) - missing
+    # In the unit vectors, and in the raw ones, whose length changes nothing.
     moved = slopes @ rows / np.float32(temperature * len(queries))
     moved -= (moved * unit).sum(axis=1, keepdims=True) * unit
     return loss, queries.T @ (moved / lengths)

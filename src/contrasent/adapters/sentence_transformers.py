@@ -15,12 +15,11 @@ from contrasent.encoder.heads import Dense
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
 from contrasent.errors import ModelError, OptionError, TrainingError
+from contrasent.model.pooling import modes
 from contrasent.text.batches import VIEW, random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity, View
 from contrasent.types import Batch, Tokens
-
-POOLERS = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last_token"}
 
 
 class ObjectiveLoss(nn.Module):
@@ -49,7 +48,7 @@ class ObjectiveLoss(nn.Module):
         check(objective, parameters)
         self.objective: Objective = find(objective)(encoder_around(model), **parameters)
         encoder = self.objective.encoder
-        if encoder.pooling not in POOLERS.values():
+        if encoder.pooling not in modes().values():
             problem = "pools at a mask token, which this trainer does not insert"
             raise OptionError("objective", objective, f"{problem}; use contrasent train")
         self.objective.to(encoder.device)
@@ -135,10 +134,10 @@ def encoder_around(model: Any) -> TorchEncoder:
 
 def _mode(pooling: Any) -> str:
     mode = pooling.pooling_mode
-    modes = [mode] if isinstance(mode, str) else list(mode)
-    if len(modes) != 1 or modes[0] not in POOLERS:
-        raise ModelError(f"pooling {modes} is not supported; use one of {', '.join(POOLERS)}")
-    return POOLERS[str(modes[0])]
+    names, known = [mode] if isinstance(mode, str) else list(mode), modes()
+    if len(names) != 1 or names[0] not in known:
+        raise ModelError(f"pooling {names} is not supported; use one of {', '.join(known)}")
+    return known[str(names[0])]
 
 
 def _dense(module: Any) -> Dense:

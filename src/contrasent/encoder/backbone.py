@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from contrasent.encoder import attention, products
 from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.attention import Packing, by_length, cut
-from contrasent.encoder.poolers import Pooler, pooler_class
+from contrasent.encoder.poolers import Pooling
 from contrasent.errors import ModelError, OptionError, brief, see
 from contrasent.losses.similarity import full, replayed
 from contrasent.model.description import read_config
@@ -229,7 +229,7 @@ class PooledBackbone(nn.Module):
 
     def use_pooler(self, pooling: str) -> None:
         """Pool by another pooler from now on."""
-        self.pooler: Pooler = pooler_class(pooling)(self._config, self.tokenizer).to(self.device)
+        self.pooler = Pooling(pooling, self._config, self.tokenizer).to(self.device)
 
     @property
     def pooling(self) -> str:

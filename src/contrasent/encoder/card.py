@@ -30,28 +30,14 @@ class CardMetadata:
 
 def card(encoder: "TorchEncoder", facts: CardMetadata) -> str:
     """The text of README.md."""
-    portable, report = encoder.pooler.portable, facts.report or Report(())
-    # The rows, each with its metric and aggregate, and its interval.
-    rows: list[tuple[Row, str, str]] = []
-    for row in report:
-        bounded = row.low is not None and row.high is not None
-        interval = f"{row.low:.4f} to {row.high:.4f}" if bounded else ""
-        metric = f"{row.metric} ({row.aggregate})" if row.aggregate else row.metric
-        rows.append((row, metric, interval))
-    # Tags for the hub's filters; the last two are those of sentence-transformers.
-    tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "contrasent"]
-    if "rows" in facts.data:
-        tags.append(f"dataset_size:{facts.data['rows']}")
-    if encoder.matryoshka_dims:
-        tags.append("matryoshka")
-    if "name" in facts.objective:
-        tags.append(f"loss:{facts.objective['name']}")
+    portable, report = encoder.pooler.rule.mode is not None, facts.report or Report(())
+    rows = [(row, *_labels(row)) for row in report]
     origin = read_object(encoder.source / ORIGIN) if encoder.source is not None else {}
     head = {
         **({"license": origin["license"]} if "license" in origin else {}),
         "library_name": "sentence-transformers" if portable else "contrasent",
         "pipeline_tag": "sentence-similarity",
-        "tags": tags[not portable :],
+        "tags": _tags(encoder, facts)[not portable :],
         **({"base_model": facts.base.partition("@")[0]} if facts.base else {}),
         **({"model-index": _index(rows)} if rows else {}),
     }
@@ -63,13 +49,7 @@ def card(encoder: "TorchEncoder", facts: CardMetadata) -> str:
         "settings": json.dumps(facts.settings),
         "taken after step": facts.step,
     }
-    # Dense layers, their activations as code (nothing for the identity), and whether with a bias.
-    dense: list[tuple[str, bool]] = []
-    for layer in as_dense(encoder.head) if portable and encoder.head is not None else ():
-        kind = type(layer.activation).__name__
-        code = {"Tanh": "torch.tanh", "Identity": ""}
-        activation = code.get(kind, f"torch.nn.functional.{kind.lower()}")
-        dense.append((activation, layer.linear.bias is not None))
+    dense = as_dense(encoder.head) if portable and encoder.head is not None else []
     return render(
         "card.jinja",
         # JSON is YAML, and json.dumps quotes what has to be quoted.
@@ -82,11 +62,37 @@ def card(encoder: "TorchEncoder", facts: CardMetadata) -> str:
         sizes=encoder.matryoshka_dims[1:],
         layers=encoder.pooler.layers,
         prompts=[f"`{name}`: {text!r}" for name, text in encoder.prompts.texts.items()],
-        dense=dense,
+        dense=[(_function(layer.activation), layer.linear.bias is not None) for layer in dense],
         training=training if facts.objective else None,
         shares=facts.shares,
         rows=rows,
     )
+
+
+def _tags(encoder: "TorchEncoder", facts: CardMetadata) -> list[str]:
+    """Tags for the hub's filters; the last two are those of sentence-transformers."""
+    tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "contrasent"]
+    if "rows" in facts.data:
+        tags.append(f"dataset_size:{facts.data['rows']}")
+    if encoder.matryoshka_dims:
+        tags.append("matryoshka")
+    if "name" in facts.objective:
+        tags.append(f"loss:{facts.objective['name']}")
+    return tags
+
+
+def _function(activation: object) -> str:
+    """An activation as code; nothing for the identity."""
+    kind = type(activation).__name__
+    named = {"Tanh": "torch.tanh", "Identity": ""}
+    return named.get(kind, f"torch.nn.functional.{kind.lower()}")
+
+
+def _labels(row: Row) -> tuple[str, str]:
+    """A row's metric with its aggregate, and its interval."""
+    bounded = row.low is not None and row.high is not None
+    interval = f"{row.low:.4f} to {row.high:.4f}" if bounded else ""
+    return f"{row.metric} ({row.aggregate})" if row.aggregate else row.metric, interval
 
 
 def _index(rows: list[tuple[Row, str, str]]) -> list[dict[str, Any]]:

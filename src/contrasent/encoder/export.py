@@ -183,7 +183,7 @@ def export(
     runtime.check_engine(engine)
     runtime.check_target(target, overwrite)
     encoder = TorchEncoder.load(model, pooling=pooling, max_seq_length=max_seq_length, device="cpu")
-    if not encoder.pooler.exportable:
+    if not encoder.pooler.rule.exportable:
         raise ModelError(
             f"{model}: pooling {encoder.pooling!r} cannot be exported; use the model with torch"
         )

@@ -53,12 +53,16 @@ class Ranking:
 
     def recall(self, k: int) -> Floats:
         """(q,) share of each query's relevant documents among the first k."""
-        return np.array([(r <= k).mean() for r in self.ranks])
+        return self.by_query(metrics.recall_at_k, k)
 
     def ndcg(self, k: int) -> Floats:
         """(q,) normalized discounted cumulative gain of each query."""
+        return self.by_query(metrics.ndcg_at_k, k)
+
+    def by_query(self, of_query: metrics.OfQuery, k: int) -> Floats:
+        """(q,) a metric of each query."""
         pairs = zip(self.gains, self.ranks, strict=True)
-        return np.array([metrics.ndcg_at_k(g, r, k) for g, r in pairs])
+        return np.array([of_query(gains, ranks, k) for gains, ranks in pairs])
 
 
 def retrieval(
@@ -145,13 +149,14 @@ def ranking_report(
     """The rows of a ranking; ``keyed`` resamples queries of equal keys (q,) as one item."""
     if not k or min(k) < 1:
         raise OptionError("k", list(k), "must be numbers from 1")
-    last = max(k)
-    values = {f"mrr@{last}": ranking.reciprocal(last)}
-    values |= {f"recall@{cut}": ranking.recall(cut) for cut in sorted(set(k))}
-    values[f"ndcg@{last}"] = ranking.ndcg(last)
-    builder = ReportBuilder(resamples, seed)
-    for m, v in values.items():
-        builder.mean(task, split, m, v, keys=keys, keyed=keyed, context=context)
+    builder, cuts = ReportBuilder(resamples, seed), sorted(set(k))
+    for metric in metrics.METRICS.values():
+        if metric.of_query is None:
+            continue
+        for cut in cuts if metric.every_cut else cuts[-1:]:
+            name = metric.name.replace("@k", f"@{cut}")
+            values = ranking.by_query(metric.of_query, cut)
+            builder.mean(task, split, name, values, keys=keys, keyed=keyed, context=context)
     return builder.report({"documents": ranking.documents, "ties": "against the model"})
 
 
@@ -199,14 +204,18 @@ def _ranks(
     relevant = scores[places]
     if len(relevant) == 1:
         return np.array([np.count_nonzero(scores >= relevant[0] - TIE)]), gains
+    # Relevant documents by their scores, best first.
     order = np.argsort(-relevant, kind="stable")
     relevant, gains = relevant[order], gains[order]
-    # Relevant documents with equal scores form a group, larger gains last.
+    # Those with equal scores form a group, larger gains last.
     group = np.concatenate([[0], np.cumsum(-np.diff(relevant) > TIE)])
     gains = gains[np.lexsort((gains, group))]
-    lowest = relevant[np.append(np.flatnonzero(np.diff(group)), len(relevant) - 1)]
-    ahead = np.array([np.count_nonzero(scores >= s - TIE) for s in lowest])
-    ahead -= np.array([np.count_nonzero(relevant >= s - TIE) for s in lowest])
+    # Documents that are not relevant and stand before a group: as good as its lowest, or better.
+    last_of_group = np.append(np.flatnonzero(np.diff(group)), len(relevant) - 1)
+    lowest = relevant[last_of_group]
+    ahead = np.array([np.count_nonzero(scores >= score - TIE) for score in lowest])
+    ahead -= np.array([np.count_nonzero(relevant >= score - TIE) for score in lowest])
+    # Before each of the group also stand the relevant ones that come first.
     return ahead[group] + np.arange(1, len(relevant) + 1), gains
 
 

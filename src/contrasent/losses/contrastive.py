@@ -140,20 +140,25 @@ class Negatives:
 
         ``positive``: (k,) logits of the positive pairs, s_i^+. ``logits``: (k, columns), s_ij.
         """
+        # log w_ij; an anchor's own column is no negative.
         weights = self.log_weights(logits, part)
         weights = torch.zeros_like(logits) if weights is None else weights
         weights = weights.masked_fill(self.own(logits, part), -math.inf)
         # Rows without negatives would give infinities; they are computed unmasked and dropped.
         none = weights.isneginf().all(dim=1)
         weights = weights.masked_fill(none[:, None], 0.0)
+        # log N_i, and log S_i: without hardness N_i and the denominator are the same.
         count = weights.logsumexp(dim=1)
         total = (weights + (1 + self.hardness) * logits).logsumexp(dim=1)
         if self.hardness:
             total = total + count - (weights + self.hardness * logits).logsumexp(dim=1)
         if self.debias:
+            # log(S_i - e) as log S_i + log(1 - e / S_i), with e what positives are expected to add.
             expected = count + math.log(self.debias) + positive
             share = -torch.expm1((expected - total).clamp_max(0.0))
+            # More than all of S_i may be expected: a share is at least the smallest number.
             share = share.clamp_min(torch.finfo(share.dtype).tiny).log() - math.log1p(-self.debias)
+            # No sum is less than with all negatives opposite to the anchor.
             total = torch.maximum(total + share, count - 1 / self.temperature)
         return total.masked_fill(none, -math.inf)
 

@@ -6,11 +6,23 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
 
+from numpy.typing import NDArray
+
 from contrasent.errors import ModelError, OptionError, OutputError, see
 from contrasent.files import read_json, read_object, write_object
 from contrasent.model.base import PROMPTS, Prompts
 from contrasent.model.golden import read_arrays
-from contrasent.model.pooling import MODES, MODULES, OWN, POOLERS, Part, averaging, check_pooler
+from contrasent.model.pooling import (
+    FLAGS,
+    MODULES,
+    OWN,
+    POOLERS,
+    Part,
+    Pooler,
+    averaging,
+    check_pooler,
+    modes,
+)
 
 ACTIVATIONS = {
     f"torch.nn.modules.{name}": name.partition(".")[2]
@@ -210,16 +222,18 @@ def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
         raise ModelError(
             f"{path / 'config.json'}: pooling without the prompt's tokens is not supported"
         )
+    known = modes()
     if "pooling_mode" in config:
-        modes = config["pooling_mode"]
-        on = modes if isinstance(modes, list) else [modes]
-        names = [name for name in MODES if name in on]
+        mode = config["pooling_mode"]
+        on = mode if isinstance(mode, list) else [mode]
+        names = [name for mode, name in known.items() if mode in on]
     else:
         on = [k for k, v in config.items() if k.startswith("pooling_mode_") and v]
-        names = [name for name, key in MODES.items() if f"pooling_mode_{key}" in on]
+        names = [name for mode, name in known.items() if f"pooling_mode_{FLAGS[mode]}" in on]
     if len(on) != 1 or len(names) != 1:
+        names = list(known.values())
         raise ModelError(
-            f"{path / 'config.json'}: pooling {on} is not supported; use one of {', '.join(MODES)}"
+            f"{path / 'config.json'}: pooling {on} is not supported; use one of {', '.join(names)}"
         )
     if weights is None:
         return names[0]
@@ -252,6 +266,16 @@ def read_dense(path: Path, read: Callable[[Path], dict[str, Any]]) -> tuple[str,
     if {key: tuple(array.shape) for key, array in weights.items()} != shapes:
         raise ModelError(f"{path}: the weights do not match its config.json")
     return ACTIVATIONS[name], weights["linear.weight"], weights.get("linear.bias")
+
+
+def read_kept(path: Path, pooler: Pooler, size: int, vocabulary: int) -> dict[str, NDArray[Any]]:
+    """What a pooler for these sizes kept in the folder of its module."""
+    initial = pooler.initial(size, vocabulary)
+    stored = read_arrays(path / "model.safetensors") if initial else {}
+    shapes = [{k: (v.shape, v.dtype) for k, v in part.items()} for part in (initial, stored)]
+    if shapes[0] != shapes[1]:
+        raise ModelError(f"{path}: does not match this model's pooling {pooler.name!r}")
+    return stored
 
 
 def write_description(

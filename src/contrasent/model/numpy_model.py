@@ -11,35 +11,72 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from contrasent.errors import ModelError, install
+from contrasent.errors import ModelError
 from contrasent.metrics import normalize
 from contrasent.model.base import Encoder, cores_for
-from contrasent.model.description import describe, read_config, read_dense
+from contrasent.model.description import describe, read_config, read_dense, read_kept
 from contrasent.model.golden import EncoderConfig, check_weights, model_identity, read_arrays
 from contrasent.model.numpy_layers import BackboneConfig, NumpyEncoder, gelu, not_computed
-from contrasent.model.pooling import AVERAGED
+from contrasent.model.pooling import POOLERS
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-Pool = Callable[[Vectors, NDArray[np.int64], Vectors | None], Vectors]
-"""Packed states (tokens, d), where rows begin and, of some, the tokens' weights: vectors (n, d)."""
+
+class PackedRows:
+    """Rows of tokens, one after the other; see :class:`contrasent.model.pooling.Rows`."""
+
+    library: Any = np
+
+    def __init__(self, tokens: Tokens) -> None:
+        """For all of these rows."""
+        self.ids = tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]
+        self.sizes = tokens.lengths
+        self.starts: NDArray[np.int64] = tokens.offsets[:-1] - tokens.offsets[0]
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """(T,)."""
+        return np.arange(len(self.ids)) - np.repeat(self.starts, self.sizes)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(T,)."""
+        return np.repeat(self.sizes, self.sizes)
+
+    def real(self, values: NDArray[np.int64]) -> Vectors:
+        """In float32."""
+        return np.asarray(values, np.float32)
+
+    def any(self, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(n,)."""
+        return np.logical_or.reduceat(among, self.starts)
+
+    def first(self, values: Vectors) -> Vectors:
+        """(n, d)."""
+        return values[self.starts]
+
+    def last(self, values: Vectors, among: NDArray[np.bool_] | None = None) -> Vectors:
+        """(n, d)."""
+        if among is None:
+            return values[self.starts + self.sizes - 1]
+        places = np.where(among, np.arange(len(among)), 0)
+        return values[np.maximum.reduceat(places, self.starts)]
+
+    def max(self, values: Vectors, among: NDArray[np.bool_] | None = None) -> Vectors:
+        """(n, d)."""
+        if among is not None:
+            values = np.where(among[:, None], values, np.finfo(np.float32).min)
+        return np.asarray(np.maximum.reduceat(values, self.starts, axis=0))
+
+    def mean(self, values: Vectors, weights: Vectors | None = None) -> Vectors:
+        """(n, d)."""
+        sizes = self.sizes.astype(np.float32)
+        if weights is not None:
+            sizes, values = np.add.reduceat(weights, self.starts), values * weights[:, None]
+        sums = np.add.reduceat(values, self.starts, axis=0)
+        return np.asarray(sums / sizes[:, None], np.float32)
 
 
-def _mean(hidden: Vectors, starts: NDArray[np.int64], weights: Vectors | None) -> Vectors:
-    if weights is None:
-        sizes = np.diff(starts, append=len(hidden)).astype(np.float32)
-    else:
-        sizes, hidden = np.add.reduceat(weights, starts), hidden * weights[:, None]
-    return np.asarray(np.add.reduceat(hidden, starts, axis=0) / sizes[:, None], np.float32)
-
-
-POOLED: dict[str, Pool] = {
-    "cls": lambda hidden, starts, _: hidden[starts],
-    "last_token": lambda hidden, starts, _: hidden[np.append(starts[1:], len(hidden)) - 1],
-    "max": lambda hidden, starts, _: np.maximum.reduceat(hidden, starts, axis=0),
-    **dict.fromkeys(("mean", *AVERAGED, "idf"), _mean),
-}
-"""Poolers that can be computed here; the others need torch."""
 _ACTIVATIONS: dict[str, Callable[[Vectors], Vectors]] = {
     "Tanh": np.tanh,
     "ReLU": lambda x: np.maximum(x, 0),
@@ -57,7 +94,7 @@ def supports(folder: Path, pooling: str | None = None) -> bool:
         return False
     return (
         not not_computed(config)
-        and (pooling or stored.pooling) in POOLED
+        and (pooling or stored.pooling) in POOLERS
         and (stored.transformer / "model.safetensors").is_file()
     )
 
@@ -87,9 +124,7 @@ class NumpyModel(Encoder):
         stored = describe(folder)
         if check:
             check_weights(folder)
-        self.pooling = stored.pooling_or(pooling, folder, POOLED)
-        if self.pooling not in POOLED:
-            raise ModelError(f"{folder}: pooling {self.pooling!r} needs torch: {install('train')}")
+        self.pooling = stored.pooling_or(pooling, folder, POOLERS)
         config = self._config = BackboneConfig(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
@@ -99,13 +134,12 @@ class NumpyModel(Encoder):
         self.prompts, self.normalize = stored.prompts, stored.normalize
         self.lower_case = stored.lower_case
         self.head = [read_dense(path, read_arrays) for path in stored.head]
-        self._frequencies = self._rarity = None
-        if self.pooling == "idf":
-            if stored.pooling_folder is None:
-                raise ModelError("pooling 'idf' needs token frequencies; train the model with it")
-            counts = self._frequencies = read_arrays(stored.pooling_folder / "model.safetensors")
-            texts, holding = np.float32(1 + int(counts["texts"])), counts["frequencies"]
-            self._rarity = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)
+        self._pooler = POOLERS[self.pooling](self.tokenizer)
+        sizes = (self.backbone.size, len(self.backbone.words))
+        self._kept = self._pooler.initial(*sizes)
+        if self.pooling == stored.pooling and stored.pooling_folder is not None:
+            self._kept = read_kept(stored.pooling_folder, self._pooler, *sizes)
+        self._pooler.check(self._kept)
         self.matryoshka_dims = config.matryoshka_dims
 
     @property
@@ -123,7 +157,7 @@ class NumpyModel(Encoder):
             arrays[f"{place}.weight"] = weight.astype(np.float32)
             if bias is not None:
                 arrays[f"{place}.bias"] = bias.astype(np.float32)
-        arrays |= {f"pooler.{key}": value for key, value in (self._frequencies or {}).items()}
+        arrays |= {f"pooler.{key}": value for key, value in self._kept.items()}
         head = [activation for activation, _, _ in self.head]
         return model_identity(self, arrays, head, self._config.settings, self._config.usual)
 
@@ -140,13 +174,9 @@ class NumpyModel(Encoder):
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenized sentences in one call; equal lengths side by side are fastest."""
-        layers = AVERAGED.get(self.pooling, (-1,))
-        states = self.backbone(tokens, layers)
-        hidden = states[0] if len(states) == 1 else (states[0] + states[1]) / np.float32(2)
-        starts, weights = tokens.offsets[:-1] - tokens.offsets[0], None
-        if self._rarity is not None:
-            weights = self._rarity[tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]]
-        vectors = np.asarray(POOLED[self.pooling](hidden, starts, weights))
+        read = self.backbone(tokens, self._pooler.layers)
+        hidden = read[0] if len(read) == 1 else sum(read[1:], read[0]) / np.float32(len(read))
+        vectors: Vectors = self._pooler.pool(PackedRows(tokens), hidden, self._kept)
         for activation, weight, bias in self.head:
             vectors = vectors @ weight.T
             if bias is not None:

