@@ -57,10 +57,10 @@ class PackedRows:
 
     def last(self, values: Vectors, among: NDArray[np.bool_] | None = None) -> Vectors:
         """(n, d)."""
-        if among is None:
-            return values[self.starts + self.sizes - 1]
-        places = np.where(among, np.arange(len(among)), 0)
-        return values[np.maximum.reduceat(places, self.starts)]
+        last: NDArray[np.int64] = self.starts + self.sizes - 1
+        if among is not None:
+            last = np.maximum.reduceat(np.where(among, np.arange(len(among)), 0), self.starts)
+        return values[last]
 
     def max(self, values: Vectors, among: NDArray[np.bool_] | None = None) -> Vectors:
         """(n, d)."""
