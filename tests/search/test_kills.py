@@ -91,7 +91,7 @@ def case(request, base, tmp_path, changer):
 each = pytest.mark.parametrize("case", CHANGES, indirect=True)
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.slow)])
 @each
 def test_moments(case, count):
     draw = random.Random(case.name)
@@ -99,7 +99,7 @@ def test_moments(case, count):
     assert any(killed) or case.kill(seconds=0.0)
 
 
-@pytest.mark.parametrize(("first", "step"), [(5, 23), pytest.param(2, 13, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("first", "step"), [(5, 23), pytest.param(16, 23, marks=pytest.mark.slow)])
 @each
 def test_lines(case, first, step):
     """Kill before the nth line that is reached, until the change ends before that."""
