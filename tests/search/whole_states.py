@@ -272,27 +272,47 @@ class Changer:
         self.process.wait()
         self.process.stdout.close()
 
-    def change(self, name, folder, *, seconds=None, line=None):
-        """Make a change, killed after some time or before its nth line; the exit status."""
-        job = {"name": name, "folder": str(folder), "seconds": seconds, "line": line}
+    def change(self, name, folder, **how):
+        """Make a change, killed after some ``seconds`` or before a ``line``; the exit status.
+
+        ``record`` names a file for the lines of the watched modules, in the order of reaching them.
+        """
+        job = {"name": name, "folder": str(folder), **how}
         print(json.dumps(job), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
 
-def _kill_at(number):
-    """Kill this process before the nth different line of the store or the writer."""
-    seen = set()
+def _kill_before(file, number):
+    """Kill this process before a line of a module."""
+
+    def trace(frame, event, _):
+        if frame.f_code.co_filename != file or number not in _lines_of(frame.f_code):
+            return None
+        if event == "line" and frame.f_lineno == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+
+
+@cache
+def _lines_of(code):
+    return {line for *_, line in code.co_lines()}
+
+
+def _reached():
+    """The lines of the watched modules that are reached from now on, each once."""
+    seen = {}
 
     def trace(frame, event, _):
         if frame.f_code.co_filename not in WATCHED:
             return None
         if event == "line":
-            seen.add((frame.f_code.co_filename, frame.f_lineno))
-            if len(seen) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
+            seen.setdefault((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
     sys.settrace(trace)
+    return seen
 
 
 def _changes():
@@ -302,15 +322,19 @@ def _changes():
         if not child:
             status = 1
             try:
-                if job["line"] is not None:
-                    _kill_at(job["line"])
+                if "line" in job:
+                    _kill_before(*job["line"])
+                seen = _reached() if "record" in job else {}
                 CHANGES[job["name"]](Path(job["folder"]))
+                sys.settrace(None)
+                if "record" in job:
+                    Path(job["record"]).write_text(json.dumps([*seen]))
                 status = 0
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(status)
-        if job["seconds"] is not None:
+        if "seconds" in job:
             time.sleep(job["seconds"])
             os.kill(child, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
