@@ -102,6 +102,39 @@ def curves_drawn_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def files_read_by_one_process():
+    """A reader of documents is left to the next test, as starting its process takes long."""
+    from contrasent.documents.folder import DocumentSource
+    from contrasent.documents.worker import FileReader
+
+    left, user = [], os.geteuid()
+
+    class LeftToTheNext(FileReader):
+        whole = True  # no file is half read
+
+        def read(self, entry):
+            self.whole = False
+            yield from super().read(entry)
+            self.whole = True
+
+        def close(self):
+            left.append(self) if self.whole else super().close()
+
+    def reader(columns, most, encoding=""):
+        if os.geteuid() != user:  # who may not read what we may
+            return FileReader(columns, most, encoding)
+        found = left.pop() if left else LeftToTheNext(columns, most)
+        found.columns, found.most, found.encoding = columns, most, encoding
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DocumentSource, "reader", staticmethod(reader))
+        yield
+    for one in left:
+        FileReader.close(one)
+
+
 @pytest.fixture(scope="session")
 def graphs_written_once(tmp_path_factory):
     """Writing a graph takes seconds of tracing: the same model's is a copy of the first one."""
@@ -158,6 +191,17 @@ def tiny(tmp_path_factory):
 def bert(tiny):
     """The tiny BERT's folder."""
     return tiny["bert"]
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory, bert):
+    """Folders of the tiny BERT as a sentence encoder that pools by mean, and by cls; to be read."""
+    from contrasent.encoder.encoder import TorchEncoder
+
+    home = tmp_path_factory.mktemp("models")
+    for pooling in ("mean", "cls"):
+        TorchEncoder.load(bert, pooling=pooling).save(home / pooling)
+    return home
 
 
 @pytest.fixture(scope="session")

@@ -248,13 +248,10 @@ def test_corrected_queries_continue_the_run(tmp_path, adapted, model, documents,
     assert done.facts["kept"] == adapted[1].facts["kept"]
 
 
-def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, documents):
+def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, sentences):
     few = tmp_path / "few.csv"
     few.write_text("query,document\n" + "".join(f"q{n},note-{n:03d}.md\n" for n in range(30)))
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    for path in sorted(documents.iterdir())[:30]:
-        shutil.copy(path, notes)
+    notes = write_notes(tmp_path / "notes", sentences, range(30))
     result = invoke(
         "adapt", notes, "-o", tmp_path / "s", "--model", model, "--queries", few,
         "--require-improvement", "--report", tmp_path / "page.html",
@@ -270,15 +267,12 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, d
     assert 'class="verdict default"' in page and "changed most" not in page
 
 
-def test_what_is_not_proven_is_not_kept(tmp_path, model, documents, queries, monkeypatch):
+def test_what_is_not_proven_is_not_kept(tmp_path, model, sentences, queries, monkeypatch):
     """A gain whose interval holds zero: the search stays, and no page is green."""
     close = Difference(0.003, -0.003, 0.008, 0.3, 0.99)
     monkeypatch.setattr(teaching, "difference", lambda *_, **__: close)
     monkeypatch.setattr(teaching, "best_strategy", lambda values, among: len(values["again"]) - 1)
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    for path in sorted(documents.iterdir())[:24]:
-        shutil.copy(path, notes)
+    notes = write_notes(tmp_path / "notes", sentences, range(24))
     lines = queries.read_text().splitlines()[1:25]
     (tmp_path / "asked.csv").write_text("\n".join(["query,document", *lines, *map(again, lines)]))
     given = {"model": str(model), "queries": tmp_path / "asked.csv", "budget": 10.0}
@@ -364,11 +358,8 @@ def finished(tmp_path):
     return folder
 
 
-def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, documents, finished):
-    few = tmp_path / "few"
-    few.mkdir()
-    for name in ("note-000.md", "note-001.md"):
-        shutil.copy(documents / name, few)
+def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, sentences, finished):
+    few = write_notes(tmp_path / "few", sentences, range(2))
     (tmp_path / "link").symlink_to(finished)
     adapt_index(few, tmp_path / "link", model=str(model), overwrite=True)
     made = {"index", "report.json", "report.html"}

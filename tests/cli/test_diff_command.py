@@ -2,8 +2,10 @@
 
 import json
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,31 +84,20 @@ def corpus(tmp_path_factory, texts):
     return path
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory, bert):
-    """The tiny BERT with a pooling of its own, and one with another."""
-    from contrasent.encoder.encoder import TorchEncoder
-
-    home = tmp_path_factory.mktemp("models")
-    for pooling in ("mean", "cls"):
-        TorchEncoder.load(bert, pooling=pooling).save(home / pooling)
-    return home
-
-
 @pytest.fixture
-def index(tmp_path, model, texts):
+def index(tmp_path, models, texts):
     from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = TorchEncoder.load(model / "mean")
+    encoder = TorchEncoder.load(models / "mean")
     made = Index.build(
-        encoder.encode, texts, model=encoder.identity, source=str((model / "mean").resolve())
+        encoder.encode, texts, model=encoder.identity, source=str((models / "mean").resolve())
     )
     made.save(tmp_path / "index")
     return tmp_path / "index"
 
 
-def test_two_models_on_an_index(model, index, texts, tmp_path):
-    arguments = (model / "mean", model / "cls", "--on", index, "--sample", 40, "--threshold", 0.9)
+def test_two_models_on_an_index(models, index, texts, tmp_path):
+    arguments = (models / "mean", models / "cls", "--on", index, "--sample", 40, "--threshold", 0.9)
     found = printed("diff", *arguments, "--report", tmp_path / "page.html")
     assert found["stored_vectors"] is True
     assert (found["queries"], found["documents"], found["own"]) == (40, 150, True)
@@ -125,17 +116,17 @@ def test_two_models_on_an_index(model, index, texts, tmp_path):
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_the_exit_code(model, index):
-    same = (model / "mean", model / "mean", "--on", index, "--sample", 40, "--fail-over", 0)
+def test_the_exit_code(models, index):
+    same = (models / "mean", models / "mean", "--on", index, "--sample", 40, "--fail-over", 0)
     assert "within --fail-over 0" in run("diff", *same)
-    other = (model / "mean", model / "cls", "--on", index, "--sample", 40, "--json")
+    other = (models / "mean", models / "cls", "--on", index, "--sample", 40, "--json")
     change = json.loads(run("diff", *other))["change"]
     between = (change["value"] + change["high"]) / 2
     assert json.loads(run("diff", *other, "--fail-over", between, code=3))["passed"] is False
     assert json.loads(run("diff", *other, "--fail-over", change["high"]))["passed"] is True
 
 
-def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
+def test_a_server_and_a_model(models, corpus, tmp_path, texts, monkeypatch):
     monkeypatch.setenv("CONTRASENT_API_KEY", "secret")
     queries = tmp_path / "queries.txt"
     queries.write_text("\n".join(texts[:25]) + "\n")
@@ -143,7 +134,7 @@ def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
     with fake.running() as url:
         found = json.loads(
             run(
-                *("diff", f"{url}#fake", model / "cls", "--on", corpus, "--json"),
+                *("diff", f"{url}#fake", models / "cls", "--on", corpus, "--json"),
                 *("--query-file", queries, "--batch-size", 50),
             )
         )
@@ -160,7 +151,8 @@ def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
 
 def test_a_busy_server_is_asked_again(corpus, monkeypatch):
     pauses = []
-    monkeypatch.setattr(remote.time, "sleep", pauses.append)
+    clock = SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic)
+    monkeypatch.setattr(remote, "time", clock)
     with Fake(trouble=[503, 429]).running() as url:
         run("diff", url, url, "--on", corpus, "--sample", 30, "--fail-over", 0)
     assert pauses == [0.5, 1.0]
@@ -205,16 +197,16 @@ def test_an_answer_that_does_not_come_is_given_up():
         over.set()
 
 
-def test_a_sample_of_documents(model, tmp_path):
+def test_a_sample_of_documents(models, tmp_path):
     with (tmp_path / "many.txt").open("w") as stream:
         stream.writelines(f"the number {n} is not the number {n * n}\n" for n in range(300))
-    arguments = (model / "mean", model / "cls", "--on", tmp_path / "many.txt", "--documents", 200)
+    arguments = (models / "mean", models / "cls", "--on", tmp_path / "many.txt", "--documents", 200)
     found = printed("diff", *arguments, "--sample", 25)
     assert (found["documents"], found["of"]) == (200, 300)
     assert "a sample of 300. Ten nearest" in run("diff", *arguments)
 
 
-def test_bad_input(model, index, corpus, tmp_path):
+def test_bad_input(models, index, corpus, tmp_path):
     (tmp_path / "empty.txt").write_text("\n")
     (tmp_path / "few.txt").write_text("one\ntwo\n")
     for arguments, error, words in (
@@ -229,4 +221,4 @@ def test_bad_input(model, index, corpus, tmp_path):
         ),
     ):
         with pytest.raises(error, match=words):
-            run("diff", model / "mean", model / "mean", *arguments)
+            run("diff", models / "mean", models / "mean", *arguments)

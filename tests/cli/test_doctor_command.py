@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from commands import invoke
 from contrasent import cli
 from contrasent.cli.app import WELCOME, app
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, OptionError
 from contrasent.model.golden import NAME, PROBES
 from contrasent.search.writer import Writer
 from tiny_models import collapse_head
@@ -26,12 +25,8 @@ doctor = import_module("contrasent.cli.doctor")
 application = import_module("contrasent.cli.app")
 
 
-def run(*words):
-    return CliRunner().invoke(app, list(words), catch_exceptions=False)
-
-
 def test_without_arguments_it_shows_four_things_to_try():
-    shown = run()
+    shown = invoke()
     assert (shown.exit_code, shown.stdout.strip()) == (0, WELCOME)
     commands = [c.name for c in app.registered_commands]
     tried = re.findall(r"^  contrasent (\w+)", WELCOME, re.M)
@@ -43,15 +38,15 @@ def test_doctor_names_what_is_missing_and_what_to_type(monkeypatch, tmp_path):
     for name in ("fastapi", "xberg"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path / "nowhere"))
-    lines = run("doctor").stdout.splitlines()
+    lines = invoke("doctor").stdout.splitlines()
     (serve,) = [line for line in lines if "the HTTP server" in line]
     assert serve.endswith("pip install 'contrasent[serve]'")
-    found = json.loads(run("doctor", "--json").stdout)
+    found = json.loads(invoke("doctor", "--json").stdout)
     assert {"documents", "serve"} <= set(found["missing"]) and "offline" not in found["missing"]
     assert found["data"] == [str(tmp_path / "nowhere"), False]
     assert any("which does not exist" in line for line in lines)
-    refused = CliRunner().invoke(app, ["doctor", "--write"])
-    assert "name the model" in str(refused.exception)
+    with pytest.raises(OptionError, match="name the model"):
+        invoke("doctor", "--write")
 
 
 def test_every_extra_that_it_names_exists():

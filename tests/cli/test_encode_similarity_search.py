@@ -238,37 +238,26 @@ def test_ids_and_metadata_from_columns(tmp_path):
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = tmp_path / "index"
-    run(
-        *("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", folder),
-        *("--id", "key", "--metadata", "year"),
-    )
-    said = printed("search", folder, "a pet", "-k", 1)
-    hit = said["results"][0]["hits"][0]
-    assert (hit["id"], hit["metadata"]) == ("k4", {"year": 2004})
-    run(
-        *("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", folder),
-        *("--metadata", "*", "--overwrite"),
-    )
-    said = printed("search", folder, "a pet", "-k", 1)
-    hit = said["results"][0]["hits"][0]
-    assert hit["metadata"] == {"key": "k4", "year": 2004, "tags": ["a"]}
+    for options, found in (
+        (("--id", "key", "--metadata", "year"), ("k4", {"year": 2004})),
+        (("--metadata", "*"), ("4", {"key": "k4", "year": 2004, "tags": ["a"]})),
+    ):
+        given = ("--model", MINILM, "-o", folder, "--overwrite")
+        run("index", tmp_path / "t.jsonl", *given, *options)
+        hit = printed("search", folder, "a pet", "-k", 1)["results"][0]["hits"][0]
+        assert (hit["id"], hit["metadata"]) == found
 
 
-def test_search_refuses_another_model(built, tmp_path):
-    from contrasent.encoder.encoder import TorchEncoder
-
-    TorchEncoder.load(MINILM, pooling="max").save(tmp_path / "other")
+def test_search_refuses_another_model(built, models):
     with pytest.raises(ModelError, match="cannot be compared"):
-        run("search", built, "x", "--model", tmp_path / "other")
+        run("search", built, "x", "--model", models / "mean")
 
 
-def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, lines):
-    from contrasent.encoder.encoder import TorchEncoder
-
-    TorchEncoder.load(MINILM).save(tmp_path / "here")
+def test_search_says_how_to_go_on_when_the_model_has_moved(models, tmp_path, lines):
+    here = shutil.copytree(models / "mean", tmp_path / "here")
     folder = tmp_path / "index"
-    run("index", lines, "--model", tmp_path / "here", "-o", folder)
-    (tmp_path / "here").rename(tmp_path / "there")
+    run("index", lines, "--model", here, "-o", folder)
+    here.rename(tmp_path / "there")
     with pytest.raises(ModelError, match="if it moved, add --model"):
         run("search", folder, "x")
     assert run("search", folder, "a pet", "-k", 1, "--model", tmp_path / "there")
@@ -358,21 +347,15 @@ def test_index_grows_changes_and_shrinks(tmp_path):
         (result,) = printed("search", folder, "x", "-k", 99, *options)["results"]
         return {hit["id"]: hit["text"] for hit in result["hits"]}
 
-    folder = tmp_path / "index"
-    source = tmp_path / "t.jsonl"
+    folder, source = tmp_path / "index", tmp_path / "t.jsonl"
+    command = ("index", source, "--model", MINILM, "-o", folder, "--id", "id", "--metadata", "n")
     write([{"id": "a", "text": "one", "n": 1}, {"id": "b", "text": "two", "n": 2}])
-    run("index", source, "--model", MINILM, "-o", folder, "--id", "id", "--metadata", "n")
+    run(*command)
     write([{"id": "b", "text": "deux", "n": 3}, {"id": "c", "text": "trois", "n": 4}])
     with pytest.raises(OptionError, match="in the index already"):
-        run(
-            *("index", source, "--model", MINILM, "-o", folder),
-            *("--id", "id", "--metadata", "n", "--add"),
-        )
+        run(*command, "--add")
     assert found() == {"a": "one", "b": "two"}
-    run(
-        *("index", source, "--model", MINILM, "-o", folder),
-        *("--id", "id", "--metadata", "n", "--upsert"),
-    )
+    run(*command, "--upsert")
     assert found() == {"a": "one", "b": "deux", "c": "trois"}
     assert found("--where", "n>=3") == {"b": "deux", "c": "trois"}
     assert found("--where", "n>=3", "--where", '{"n": {"$ne": 4}}') == {"b": "deux"}

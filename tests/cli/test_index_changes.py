@@ -10,17 +10,6 @@ from contrasent.search.ranking import Ranker
 from tiny_models import made_sentences
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory, bert):
-    """A model, and the same with another pooling."""
-    from contrasent.encoder.encoder import TorchEncoder
-
-    home = tmp_path_factory.mktemp("models")
-    for pooling in ("mean", "cls"):
-        TorchEncoder.load(bert, pooling=pooling).save(home / pooling)
-    return home
-
-
 @pytest.fixture
 def built(tmp_path, models):
     (tmp_path / "notes.txt").write_text("\n".join(made_sentences()[:400]) + "\n")

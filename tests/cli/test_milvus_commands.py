@@ -28,10 +28,8 @@ def write(path, rows):
 
 
 @pytest.fixture(scope="module")
-def model(bert, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model") / "mini"
-    TorchEncoder.load(bert, pooling="mean").save(folder)
-    return folder
+def model(models):
+    return models / "mean"
 
 
 @pytest.fixture

@@ -26,6 +26,13 @@ from contrasent.documents.worker import FileReader
 from contrasent.encoder.encoder import TorchEncoder
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def a_process_of_its_own(monkeypatch):
+    monkeypatch.setattr(DocumentSource, "reader", FileReader)
+
+
 # A log is executed in the worker.
 WORKER = """
 from contrasent.documents import parsers, worker

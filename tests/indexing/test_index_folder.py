@@ -23,17 +23,6 @@ NOTES = {
 }
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory, bert):
-    """A model, and the same with another pooling."""
-    from contrasent.encoder.encoder import TorchEncoder
-
-    home = tmp_path_factory.mktemp("models")
-    for pooling in ("mean", "cls"):
-        TorchEncoder.load(bert, pooling=pooling).save(home / pooling)
-    return home
-
-
 @pytest.fixture
 def notes(tmp_path):
     for name, text in NOTES.items():

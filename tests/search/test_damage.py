@@ -7,11 +7,9 @@ from contextlib import closing, nullcontext
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 from whole_states import MODELS, QUERIES, make, text
 
-from commands import another_user
-from contrasent.cli.app import app
+from commands import another_user, invoke
 from contrasent.errors import UserError
 from contrasent.search.doctor import examine
 from contrasent.search.index import Index
@@ -178,7 +176,7 @@ def test_doctor_names_what_is_damaged_and_counts_what_is_left(made, tmp_path):
     assert found["rows"] == "3 are damaged: 3, 9, 250"
     assert found["content"] == "277 of 280 rows are intact"
     assert "index.db" in found["database"] and "vectors-000001.f32" in found["vectors"]
-    printed = CliRunner().invoke(app, ["doctor", str(folder)])
+    printed = invoke("doctor", folder)
     assert printed.exit_code == 1
     assert "WRONG  rows: 3 are damaged: 3, 9, 250\n" in printed.stdout
     assert "WRONG  content: 277 of 280 rows are intact\n" in printed.stdout

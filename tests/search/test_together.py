@@ -140,7 +140,7 @@ def test_an_index_that_replaced_another(tmp_path, how):
 def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monkeypatch, exchange):
     """Without an exchange they wait between the two renames, and undo a first one."""
     folder = tmp_path / "index"
-    made = [Index.build(MODELS["one"], [text(n, name) for n in range(300)]) for name in "ab"]
+    made = [Index.build(MODELS["one"], [text(n, name) for n in range(60)]) for name in "ab"]
     made[0].save(folder)
     whole = [[row.text for row in one.every()] for one in made]
     if not exchange:
@@ -174,7 +174,7 @@ def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monk
         folder.rename(tmp_path / ".index.contrasent-old")
         assert [row.text for row in Index.open(folder).every()] == whole[1]
         folder.rename(tmp_path / ".index.contrasent-old")
-        assert len(reader.refreshed()) == 300
+        assert len(reader.refreshed()) == 60
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 

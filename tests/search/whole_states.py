@@ -20,6 +20,8 @@ import numpy as np
 
 from contrasent import files
 from contrasent.documents.folder import DocumentSource
+from contrasent.documents.parsers import documents
+from contrasent.documents.worker import FileReader
 from contrasent.errors import UserError
 from contrasent.indexing import following as following_
 from contrasent.search import folder as folder_
@@ -40,6 +42,7 @@ WATCHED = tuple(
     for module in (files, folder_, learned_, store_, following_, words_, writer_)
 )
 QUERIES = ("row 17", "anew", "entry of the ledger", "added", "nowhere")
+ALL_WORDS = ("row 17 added", "anew entry of the ledger")
 
 
 def encoder(salt=1, dimension=8):
@@ -126,8 +129,18 @@ def synchronize(folder, source, encode):
         return following_.apply_changes(writer, source, changes, WordEncoder(encode))
 
 
+class ReadHere(FileReader):
+    """Reads files in the process that changes the index, where the real one starts another."""
+
+    def read(self, entry):
+        for one in documents(entry, self.columns, self.most, self.encoding, lambda *_: None):
+            yield "document", one
+
+
 def _synchronize(folder, name, notes):
-    synchronize(folder, DocumentSource(_notes(folder, name, notes)), MODELS["one"])
+    source = DocumentSource(_notes(folder, name, notes))
+    source.reader = ReadHere
+    synchronize(folder, source, MODELS["one"])
 
 
 def add_documents(folder):
@@ -242,7 +255,7 @@ def expected(model, rows):
 
 
 def scores_of(index, k):
-    found = index.search(QUERIES, encode=MODELS[index.model], k=k, ranker=Ranker())
+    found = index.search(ALL_WORDS, encode=MODELS[index.model], k=k, ranker=Ranker())
     return [{hit.id: hit.score for hit in hits} for hits in found]
 
 
@@ -259,27 +272,47 @@ class Changer:
         self.process.wait()
         self.process.stdout.close()
 
-    def change(self, name, folder, *, seconds=None, line=None):
-        """Make a change, killed after some time or before its nth line; the exit status."""
-        job = {"name": name, "folder": str(folder), "seconds": seconds, "line": line}
+    def change(self, name, folder, **how):
+        """Make a change, killed after some ``seconds`` or before a ``line``; the exit status.
+
+        ``record`` names a file for the lines of the watched modules, in the order of reaching them.
+        """
+        job = {"name": name, "folder": str(folder), **how}
         print(json.dumps(job), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
 
-def _kill_at(number):
-    """Kill this process before the nth different line of the store or the writer."""
-    seen = set()
+def _kill_before(file, number):
+    """Kill this process before a line of a module."""
+
+    def trace(frame, event, _):
+        if frame.f_code.co_filename != file or number not in _lines_of(frame.f_code):
+            return None
+        if event == "line" and frame.f_lineno == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+
+
+@cache
+def _lines_of(code):
+    return {line for *_, line in code.co_lines()}
+
+
+def _reached():
+    """The lines of the watched modules that are reached from now on, each once."""
+    seen = {}
 
     def trace(frame, event, _):
         if frame.f_code.co_filename not in WATCHED:
             return None
         if event == "line":
-            seen.add((frame.f_code.co_filename, frame.f_lineno))
-            if len(seen) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
+            seen.setdefault((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
     sys.settrace(trace)
+    return seen
 
 
 def _changes():
@@ -289,15 +322,19 @@ def _changes():
         if not child:
             status = 1
             try:
-                if job["line"] is not None:
-                    _kill_at(job["line"])
+                if "line" in job:
+                    _kill_before(*job["line"])
+                seen = _reached() if "record" in job else {}
                 CHANGES[job["name"]](Path(job["folder"]))
+                sys.settrace(None)
+                if "record" in job:
+                    Path(job["record"]).write_text(json.dumps([*seen]))
                 status = 0
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(status)
-        if job["seconds"] is not None:
+        if "seconds" in job:
             time.sleep(job["seconds"])
             os.kill(child, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -127,6 +127,8 @@ def test_document_order_is_kept(tokenizer, tmp_path):
     assert plain.following is None
 
 
+# Python from 3.12 on warns of a fork beside threads, which xdist has, and readers of documents.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_killed_writer_leaves_nothing_that_counts(tokenizer, tmp_path):
     folder, texts = tmp_path / "c", tmp_path / "texts.txt"
     texts.write_text("one\ntwo\nthree\n")

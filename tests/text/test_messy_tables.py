@@ -203,31 +203,28 @@ def test_a_first_row_of_data_is_data(tmp_path, rows):
     )
 
 
-@pytest.mark.parametrize("head", [
-    ("Product", "Price"), ("City", "Inhabitants"), ("Word", "Count"), ("Item", "2024"),
-    ("Which item?", "How many do we have?"), ("", "Stock"), ("0", "1"), ("Teil", "Menge"),
-])  # fmt: skip
-@pytest.mark.parametrize("values", [("1.20", "0.80", "0.10"), ("red", "blue", "dark green")])
-def test_two_columns_below_a_header_are_no_form(tmp_path, head, values):
-    table_of = table(("bolt", "nut", "long screw"), values, head=head)
-    assert len(list(open_corpus(written(tmp_path, "a.csv", table_of), columns=[0]))) == 3
-
-
-def test_a_number_among_remarks_makes_no_form(tmp_path):
-    rows = [(f"tool {n}", f"works{' well' * n}") for n in range(9)] + [("saw", "17")]
-    text = table(*zip(*rows, strict=True), head=("Ger\u00e4t", "Bemerkung"))
-    assert len(list(open_corpus(written(tmp_path, "a.csv", text), columns=[0]))) == 10
-
-
-@pytest.mark.parametrize("rows", [
+FORMS = [
     [("Applicant", "Dora Klein"), ("Street", "Hafenweg 3"), ("Amount", "5000"), ("Due", "1.2.24")],
     [("Invoice", "4711"), ("Customer", "Globex"), ("Total", "1,200.50"), ("Date", "2024-04-01")],
     [("Sender", "Anna"), ("Subject", "Boat"), ("Length", "12"), ("Draft", "yes")],
     [("Project", "Berth 9"), ("Lead", "Bo Ek"), ("Site", "www.ohl.org"), ("Budget", "20000")],
     [("Antragsteller", "D. Klein"), ("Betrag", "5000"), ("Zweck", "Dach, neu"), ("Konto", "17")],
+]
+HEADS = [
+    ("Product", "Price"), ("City", "Inhabitants"), ("Word", "Count"), ("Item", "2024"),
+    ("Which item?", "How many do we have?"), ("", "Stock"), ("0", "1"), ("Teil", "Menge"),
+]  # fmt: skip
+PRICES = [("bolt", "1.20"), ("nut", "0.80"), ("long screw", "0.10")]
+COLORS = [("bolt", "red"), ("nut", "blue"), ("long screw", "dark green")]
+REMARKS = [*((f"tool {n}", f"works{' well' * n}") for n in range(9)), ("saw", "17")]
+
+
+@pytest.mark.parametrize(("rows", "head"), [
+    *((form, None) for form in FORMS), (REMARKS, ("Gerät", "Bemerkung")),
+    *((rows, head) for rows in (PRICES, COLORS) for head in HEADS),
 ])  # fmt: skip
-def test_names_beside_values_of_several_kinds_are_a_form(tmp_path, rows):
-    path = written(tmp_path, "a.csv", table(*zip(*rows, strict=True)))
+def test_a_form_has_no_header_and_what_stands_below_one_is_no_form(tmp_path, rows, head):
+    path = written(tmp_path, "a.csv", table(*zip(*rows, strict=True), head=head))
     assert len(list(open_corpus(path, columns=[0]))) == len(rows)
 
 
