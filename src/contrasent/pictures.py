@@ -169,17 +169,7 @@ def densities(reports: Reports) -> str | None:
     with canvas(2.6 * rows + 0.3, rows, columns) as (figure, grid):
         panels = np.atleast_1d(grid).ravel()
         for panel, (name, bands) in zip(panels, densities_of.items(), strict=False):
-            for i, counts in enumerate(bands.values()):
-                total = max(sum(counts), 1)
-                edges = np.linspace(-1, 1, len(counts) + 1)
-                middle = (edges[:-1] + edges[1:]) / 2
-                height = 3.2 * np.array(counts) / total
-                panel.fill_between(middle, i, i + height, color=COLORS[0], alpha=0.35 + 0.1 * i)
-                panel.plot(middle, i + height, color=COLORS[0], linewidth=1)
-            panel.set_yticks(range(len(bands)), list(bands))
-            panel.set_xlim(-0.3, 1)
-            panel.set_xlabel("cosine")
-            panel.set_ylabel("rating")
+            _ridges(panel, bands)
             panel.set_title(_short(name, 44), fontsize=9)
         for panel in panels[len(densities_of) :]:
             panel.set_visible(False)
@@ -215,6 +205,20 @@ def scores(
         axes.set_xlabel(title)
         add_legend(figure, axes)
         return as_svg(figure, "scores" + title)
+
+
+def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
+    for i, counts in enumerate(bands.values()):
+        total = max(sum(counts), 1)
+        edges = np.linspace(-1, 1, len(counts) + 1)
+        middle = (edges[:-1] + edges[1:]) / 2
+        height = 3.2 * np.array(counts) / total
+        axes.fill_between(middle, i, i + height, color=COLORS[0], alpha=0.35 + 0.1 * i)
+        axes.plot(middle, i + height, color=COLORS[0], linewidth=1)
+    axes.set_yticks(range(len(bands)), list(bands))
+    axes.set_xlim(-0.3, 1)
+    axes.set_xlabel("cosine")
+    axes.set_ylabel("rating")
 
 
 @contextmanager

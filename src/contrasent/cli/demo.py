@@ -101,8 +101,7 @@ def _search(
     """Index, learn from queries, and answer: lines to print, and facts."""
     from contrasent.files import short, write_json
     from contrasent.indexing.models import open_index_model
-    from contrasent.search.index import Index, grouped
-    from contrasent.search.writer import Writer
+    from contrasent.search.index import Index
 
     with tempfile.TemporaryDirectory() as place:
         teaching = Path(place) / "summaries.jsonl"
@@ -119,32 +118,15 @@ def _search(
     gains = json.loads(evaluated.read_text("utf-8"))
     known = {row.metadata["document"] for row in index.every()}
     index.close()
-    # After learning and evaluation each summary becomes a passage of its document.
-    summaries = [pair for pair in source.summaries if pair[1] in known]
-    with Writer(folder) as writer:
-        writer.update(
-            [f"{name}\n{text}" for text, name in summaries],
-            encode,
-            ids=[f"{name}#summary" for _, name in summaries],
-            metadata=[
-                {"document": name, "title": name, "headings": [], "body": len(name) + 1}
-                for _, name in summaries
-            ],
-        )
+    _add_summaries(folder, encode, [pair for pair in source.summaries if pair[1] in known])
     index = Index.open(folder)
-    vectors = index.query_vectors(QUESTIONS, encode)
-    lines, answered = list[str](), list[dict[str, Any]]()
-    for question, hits in zip(
-        QUESTIONS, index.search_documents(QUESTIONS, vectors, 3), strict=True
-    ):
-        lines.append(question)
-        found = list[tuple[str, float, str]]()
-        for group in grouped(hits):
-            best = hits[group[0]]  # of the passages of a document
-            name, body = best.metadata["document"], best.metadata["body"]
-            found.append((name, best.score, best.text[body:].strip().partition("\n")[0]))
-            lines.append(f"    {best.score:5.2f}  {name}: {short(found[-1][2], 100)}")
-        answered.append({"question": question, "found": found})
+    answered = _answers(index, encode)
+    lines = []
+    for answer in answered:
+        lines.append(answer["question"])
+        lines += [
+            f"    {score:5.2f}  {name}: {short(text, 100)}" for name, score, text in answer["found"]
+        ]
     lines.append(f"nDCG@10 on {gains['queries']:,} held-out summaries")
     lines.append(f"    {'vectors alone':34s} {gains['vectors']:.3f}")
     lines += [f"    {name:34s} {gains[name]['shown']}" for name in PARTS]
@@ -181,3 +163,38 @@ def _gains(
     }
     facts: dict[str, Any] = {"queries": len(known), "vectors": float(alone.mean())}
     return facts | {name: {**asdict(gain), "shown": str(gain)} for name, gain in gains.items()}
+
+
+def _add_summaries(folder: Path, encode: "EncodeFn", summaries: Sequence[tuple[str, str]]) -> None:
+    """Make each summary a passage of its document, after learning and evaluation."""
+    from contrasent.search.writer import Writer
+
+    with Writer(folder) as writer:
+        writer.update(
+            [f"{name}\n{text}" for text, name in summaries],
+            encode,
+            ids=[f"{name}#summary" for _, name in summaries],
+            metadata=[
+                {"document": name, "title": name, "headings": [], "body": len(name) + 1}
+                for _, name in summaries
+            ],
+        )
+
+
+def _answers(index: "Index", encode: "EncodeFn") -> list[dict[str, Any]]:
+    """The best passage of each of the first three documents for each question."""
+    from contrasent.search.index import grouped
+
+    vectors = index.query_vectors(QUESTIONS, encode)
+    answered = []
+    for question, hits in zip(
+        QUESTIONS, index.search_documents(QUESTIONS, vectors, 3), strict=True
+    ):
+        first = [hits[group[0]] for group in grouped(hits)]
+        lines = [hit.text[hit.metadata["body"] :].strip().partition("\n")[0] for hit in first]
+        named = [
+            (hit.metadata["document"], hit.score, line)
+            for hit, line in zip(first, lines, strict=True)
+        ]
+        answered.append({"question": question, "found": named})
+    return answered

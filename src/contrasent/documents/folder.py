@@ -218,18 +218,8 @@ class DocumentSource:
         if self._lacking and not self.report.columns:
             name, column, choices = self._lacking[0]
             raise OptionError("--columns", column, f"unknown column of {name}", choices=choices)
-        skipped = self.report.skipped
-        if self.report.documents:
-            return
-        if not skipped:
-            problem = f"the folder is empty; add documents, such as {', '.join(FORMATS[:6])}"
-            raise InputError(self.source, problem)
-        reasons = ", ".join(f"{files.count:,} {reason}" for reason, files in skipped.items())
-        remedies = [remedy for reason, remedy in _REMEDIES.items() if reason in skipped]
-        if not remedies or not {Reason.UNKNOWN, Reason.BINARY}.isdisjoint(skipped):
-            remedies.append(f"supported formats: {', '.join(FORMATS)}")
-        problem = f"found no text; skipped: {reasons}; {'; '.join(remedies)}"
-        raise InputError(self.source, problem)
+        if self.report.documents == 0:
+            raise InputError(self.source, _nothing(self.report))
 
     def read(self, chosen: Sequence[Entry]) -> Iterator[Document]:
         """Read the documents of some files; :attr:`files` then has the facts of those files."""
@@ -298,3 +288,13 @@ def file_of(document: str, files: Container[str]) -> str:
     while name and name not in files:
         name = name.rpartition("#")[0]
     return name or document
+
+
+def _nothing(report: ReadReport) -> str:
+    if not report.skipped:
+        return f"the folder is empty; add documents, such as {', '.join(FORMATS[:6])}"
+    reasons = ", ".join(f"{files.count:,} {reason}" for reason, files in report.skipped.items())
+    remedies = [remedy for reason, remedy in _REMEDIES.items() if reason in report.skipped]
+    if not remedies or not {Reason.UNKNOWN, Reason.BINARY}.isdisjoint(report.skipped):
+        remedies.append(f"supported formats: {', '.join(FORMATS)}")
+    return f"found no text; skipped: {reasons}; {'; '.join(remedies)}"

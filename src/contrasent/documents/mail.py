@@ -96,7 +96,7 @@ def _parts(message: Any) -> Iterator[Any]:
 
 
 def _chosen(parts: Sequence[Any]) -> Iterator[Any]:
-    """The plain text among parts that say the same, unless it says less."""
+    """The plain text of parts that say the same, or the fullest if it says less."""
     texts = [
         [one for one in _parts(part) if one.get_content_type() in TEXTS and not one.get_filename()]
         for part in parts

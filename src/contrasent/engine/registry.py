@@ -165,15 +165,8 @@ def check(
         check_values(method.parameters.values(), values)
         for rule in method.kind.checks:
             rule(values)
-        if not models:
-            continue
-        from contrasent.engine.masked_models import check_guide, check_masked_model
-
-        for key, parameter in method.parameters.items():
-            if values[key] and parameter.mark(MaskedModelName):
-                check_masked_model(key, values[key], base)
-            if parameter.mark(GuideName):
-                check_guide(key, values[key])
+        if models:
+            _check_models(method, values, base)
 
 
 def find(name: str) -> "Callable[..., Objective]":
@@ -278,6 +271,16 @@ def _class(name: str, module: ModuleType, wanted: str) -> "tuple[type[Objective]
     problem = f"has no Objective {wanted!r}" if wanted else f"defines {len(public)} Objectives"
     problem += f"; choose one with {Path(str(module.__file__)).name}:Class"
     raise OptionError(OPTION, name, problem, choices=public)
+
+
+def _check_models(method: Method, values: Mapping[str, Any], base: Path | None) -> None:
+    from contrasent.engine.masked_models import check_guide, check_masked_model
+
+    for key, parameter in method.parameters.items():
+        if values[key] and parameter.mark(MaskedModelName):
+            check_masked_model(key, values[key], base)
+        if parameter.mark(GuideName):
+            check_guide(key, values[key])
 
 
 @cache

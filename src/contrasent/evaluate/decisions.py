@@ -144,11 +144,7 @@ def clustering(
 
     By default all of TREC (six kinds of questions) and SUBJ; the score is the mean of the starts.
     """
-    data = dict(sets or {})
-    for task in CLUSTERED if sets is None else ():
-        parts = list(labeled.transfer_set(task, folder=folder).values())
-        first = tuple(text for part in parts for text in part.first)
-        data[task] = labeled.Labeled(first, None, np.concatenate([part.labels for part in parts]))
+    data = clustering_sets(folder) if sets is None else sets
     encoded = encode_distinct(encode, [texts.first for texts in data.values()])
     builder = ReportBuilder(resamples, seed)
     for task, texts in data.items():
@@ -163,6 +159,16 @@ def clustering(
         items = Items("v_measure", np.tile(keys, starts), columns, (n,) * starts, "mean")
         builder.add(task, "test", "v_measure", value, n, draws=drawn, items=items)
     return builder.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
+
+
+def clustering_sets(folder: Path | None = None) -> dict[str, labeled.Labeled]:
+    """All texts of TREC and SUBJ with their classes."""
+    sets = {}
+    for task in CLUSTERED:
+        parts = list(labeled.transfer_set(task, folder=folder).values())
+        texts = tuple(text for part in parts for text in part.first)
+        sets[task] = labeled.Labeled(texts, None, np.concatenate([part.labels for part in parts]))
+    return sets
 
 
 def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:

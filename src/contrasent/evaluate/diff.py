@@ -216,21 +216,28 @@ def diff_models(
     shared = metrics.shared_by_depth(a.rows, b.rows)
     values = {f"overlap@{k}": shared[:, k - 1] / k for k in AT if k <= depth}
     values[BIASED] = metrics.rank_biased_overlap(a.rows, b.rows, PERSISTENCE)
-    # The means over queries, with their intervals; rounded, as counts are float32.
-    table = np.stack(list(values.values()), axis=1)
-    means = {"": lambda counts: counts @ table / len(table)}
-    drawn = resampled(means, [len(table)], RESAMPLES, seed, item_keys(wanted))[""]
-    ends = [np.clip(interval(draws), 0.0, 1.0).round(6).tolist() for draws in drawn.T]
-    of_names = zip(values, table.T, ends, strict=True)
     return Diff(
         queries=len(wanted),
         documents=len(texts),
         of=max(len(texts), of) if of is not None and of > len(documents) else len(texts),
         own=own,
-        measures=tuple(MeanInterval(name, float(own.mean()), *end) for name, own, end in of_names),
+        measures=_means(values, wanted, seed),
         changed=_changed(wanted, texts, a, b, values),
         threshold=None if threshold is None else shift(threshold, a.scores, b.scores, seed=seed),
     )
+
+
+def _means(
+    values: Mapping[str, Floats], queries: Sequence[str], seed: int
+) -> tuple[MeanInterval, ...]:
+    """The mean over queries of each measure (q,), with its 95 % interval."""
+    table = np.stack(list(values.values()), axis=1)
+    means = {"": lambda counts: counts @ table / len(table)}
+    drawn = resampled(means, [len(table)], RESAMPLES, seed, item_keys(queries))[""]
+    # Rounded, as counts are float32.
+    ends = [np.clip(interval(draws), 0.0, 1.0).round(6).tolist() for draws in drawn.T]
+    of_names = zip(values, table.T, ends, strict=True)
+    return tuple(MeanInterval(name, float(own.mean()), *end) for name, own, end in of_names)
 
 
 def _changed(

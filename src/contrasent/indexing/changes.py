@@ -145,33 +145,12 @@ def remove_rows(
         OptionError: an id is not in the index.
     """
     with open_writer(index) as writer:
-        if not isinstance(writer, Writer):  # but that of a collection in Milvus
-            count = writer.delete(ids) if ids else 0
-            if where is not None:
-                count += writer.delete_where(where)
-            return RemoveResult(count, len(writer))
-        numbers, files = set[int](), writer.store.files()
-        for name, row in zip(ids, writer.store.numbers_of(ids).tolist(), strict=True):
-            parts = (one.row for one in writer.store.rows_of(name) if _is_part(one, name, files))
-            of_document = [*parts] if row < 0 else [row]
-            if not of_document:
-                problem = "is neither a row nor a document of the index"
-                raise OptionError("ids", name, problem, choices=list(files))
-            numbers.update(of_document)
+        if isinstance(writer, Writer):
+            return _remove(writer, ids, where)
+        count = writer.delete(ids) if ids else 0
         if where is not None:
-            numbers.update(np.flatnonzero(writer.store.filtered(check_where(where))).tolist())
-        # The next synchronization leaves files alone whose rows were removed.
-        rows = writer.store.rows(sorted(numbers))
-        gone = Counter(file_of(document_of(row.id, row.metadata), files) for row in rows)
-        changed = dict[str, FileFacts | None]()
-        for name, count in gone.items():
-            if facts := files.get(name):
-                removed = facts.get("removed", 0) + count
-                changed[name] = facts | {"rows": facts["rows"] - count, "removed": removed}
-        writer.delete_rows(np.array(sorted(numbers), np.int64))
-        if changed:
-            writer.put_files(changed)
-        return RemoveResult(len(numbers), len(writer.store), tuple(changed))
+            count += writer.delete_where(where)
+        return RemoveResult(count, len(writer))
 
 
 def _is_part(row: Row, name: str, files: Container[str]) -> bool:
@@ -179,3 +158,29 @@ def _is_part(row: Row, name: str, files: Container[str]) -> bool:
     document = document_of(row.id, row.metadata)
     file = file_of(document, files)
     return document == name or (file in files and f"{name}#".startswith(f"{file}#"))
+
+
+def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> RemoveResult:
+    """Remove rows, and note their files for the next synchronization."""
+    numbers, files = set[int](), writer.store.files()
+    for name, row in zip(names, writer.store.numbers_of(names).tolist(), strict=True):
+        parts = (one.row for one in writer.store.rows_of(name) if _is_part(one, name, files))
+        of_document = [*parts] if row < 0 else [row]
+        if not of_document:
+            problem = "is neither a row nor a document of the index"
+            raise OptionError("ids", name, problem, choices=list(files))
+        numbers.update(of_document)
+    if where is not None:
+        numbers.update(np.flatnonzero(writer.store.filtered(check_where(where))).tolist())
+    rows = writer.store.rows(sorted(numbers))
+    gone = Counter(file_of(document_of(row.id, row.metadata), files) for row in rows)
+    changed: dict[str, FileFacts | None] = {
+        name: files[name]
+        | {"rows": files[name]["rows"] - count, "removed": files[name].get("removed", 0) + count}
+        for name, count in gone.items()
+        if name in files
+    }
+    writer.delete_rows(np.array(sorted(numbers), np.int64))
+    if changed:
+        writer.put_files(changed)
+    return RemoveResult(len(numbers), len(writer.store), tuple(changed))

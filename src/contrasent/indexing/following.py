@@ -25,9 +25,9 @@ from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index
 from contrasent.search.opening import KeptVectors, resolve_index
 from contrasent.search.records import IndexRow, blocks
-from contrasent.search.store import ROWS_AT_ONCE, Store, check_model
+from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_model
 from contrasent.search.writer import Writer
-from contrasent.types import Log
+from contrasent.types import EncodeFn, Log
 
 LONGEST_WAIT = 60.0  # seconds between two tries of a synchronization that fails
 TICK = 2_000_000_000  # nanoseconds, of the coarsest clock of a file system
@@ -268,20 +268,27 @@ class _Follower:
             if origin is None and self.source is None:
                 return SyncResult(0, 0, 0, 0, rows, ReadReport())
         with closing(Index.open(self.folder)) as index:  # nobody waits for what changes nothing
-            origin = Origin.read(index.facts.origin)
-            source = self.documents(origin)
-            changes = compare(index.store, source, checksum)
-            if changes.none and source.origin == origin:
-                with suppress(OSError):  # its time is that of the last sync
-                    os.utime(self.folder / CHECKSUM)
-                totals = changes.unchanged, len(index.store), source.report
-                return SyncResult(0, 0, 0, *totals, removed=changes.removed)
+            unchanged = self._unchanged(index.store, checksum)
+            if unchanged is not None:
+                return unchanged
             encode = self.model(index)
         with Writer(self.folder) as writer:
             source = self.documents(Origin.read(writer.facts.origin))
             changes = compare(writer.store, source, checksum)
             check_model(writer.facts, self.folder, encode.encoder.identity)
             return apply_changes(writer, source, changes, encode)
+
+    def _unchanged(self, store: Store, checksum: bool) -> SyncResult | None:
+        """The result where nothing is to be done; otherwise None."""
+        origin = Origin.read(store.facts.origin)
+        source = self.documents(origin)
+        changes = compare(store, source, checksum)
+        if not changes.none or source.origin != origin:
+            return None
+        with suppress(OSError):  # its time is that of the last sync
+            os.utime(self.folder / CHECKSUM)
+        totals = changes.unchanged, len(store), source.report
+        return SyncResult(0, 0, 0, *totals, removed=changes.removed)
 
 
 def apply_changes(
@@ -300,26 +307,7 @@ def apply_changes(
         for row in writer.store.rows_of(name)
         if file_of(row.metadata["document"], known) == name
     }
-    # Rows with equal text and metadata stay; of the others a known text keeps its vector.
-    same = {
-        name
-        for text, name, about in rows
-        if (row := old.get(str(name))) and (row.text, row.metadata) == (text, about)
-    }
-    new = [row for row in rows if row[1] not in same]
-    gone = np.array([row.row for row in old.values() if row.id not in same], np.int64)
-    if new:
-        with (
-            progress.task("Encoding", len(new), "texts") as advance,
-            KeptVectors(writer.store.path.parent, encode, writer.facts, advance) as memo,
-        ):
-            kept = old.values()
-            memo.put((row.text for row in kept), (writer.store.vectors[row.row] for row in kept))
-            writer.delete_rows(gone)
-            for block in blocks(new, ROWS_AT_ONCE):
-                writer.write_rows(block._replace(vectors=memo), replace=False)
-    else:
-        writer.delete_rows(gone)
+    _replace(writer, old, rows, encode)
     writer.put_files(fresh)
     writer.set(origin=source.origin.to_json() if source.origin else {})
     before, now = (
@@ -335,6 +323,29 @@ def apply_changes(
         notes=tuple(source.report.skipped_lines()),
         removed=changes.removed,
     )
+
+
+def _replace(writer: Writer, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn) -> None:
+    """Replace rows by others; texts that were there keep their vectors."""
+    same = {
+        name
+        for text, name, about in rows
+        if (row := old.get(str(name))) and (row.text, row.metadata) == (text, about)
+    }
+    new = [row for row in rows if row[1] not in same]
+    gone = np.array([row.row for row in old.values() if row.id not in same], np.int64)
+    if not new:
+        writer.delete_rows(gone)
+        return
+    with (
+        progress.task("Encoding", len(new), "texts") as advance,
+        KeptVectors(writer.store.path.parent, encode, writer.facts, advance) as memo,
+    ):
+        kept = old.values()
+        memo.put((row.text for row in kept), (writer.store.vectors[row.row] for row in kept))
+        writer.delete_rows(gone)
+        for block in blocks(new, ROWS_AT_ONCE):
+            writer.write_rows(block._replace(vectors=memo), replace=False)
 
 
 def document_rows(

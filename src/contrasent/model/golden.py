@@ -123,20 +123,7 @@ def model_identity(
     hashed = hashlib.sha256()
     settings = (model.pooling, model.normalize, model.lower_case, model.max_seq_length)
     hashed.update(repr(settings).encode())
-    unusual: list[Any] = []  # settings that the weights do not show
-    # Vectors that are scaled may come from a layer that is only a product.
-    if tuple(head) not in USUAL_HEADS and not (model.normalize and set(head) == {"Identity"}):
-        unusual.append(tuple(head))
-    for key in ("hidden_act", "activation"):
-        if usual.get(key) == "gelu" != config.get(key, "gelu"):
-            unusual.append(config[key])
-    epsilon = usual.get("layer_norm_eps")
-    own = rounded(config.get("layer_norm_eps", epsilon)) if epsilon else epsilon
-    if own not in (epsilon, 1e-12, 1e-5):
-        unusual.append(own)
-    if config.get("is_causal") is False:
-        unusual.append("bidirectional")
-    if unusual:
+    if unusual := _unusual(tuple(head), model.normalize, config, usual):
         hashed.update(repr(unusual).encode())
     if model.prompts.texts:
         prompts = sorted(model.prompts.texts.items())
@@ -146,6 +133,24 @@ def model_identity(
         hashed.update(key.encode())
         hashed.update(np.ascontiguousarray(value).data)
     return hashed.hexdigest()
+
+
+def _unusual(
+    head: tuple[str, ...], normalize: bool, config: Mapping[str, Any], usual: Mapping[str, Any]
+) -> list[Any]:
+    """The unusual settings of a model that its weights do not show."""
+    found: list[Any] = []
+    # Vectors that are scaled may come from a layer that is only a product.
+    if head not in USUAL_HEADS and not (normalize and set(head) == {"Identity"}):
+        found.append(head)
+    for key in ("hidden_act", "activation"):
+        if usual.get(key) == "gelu" != config.get(key, "gelu"):
+            found.append(config[key])
+    epsilon = usual.get("layer_norm_eps")
+    own = rounded(config.get("layer_norm_eps", epsilon)) if epsilon else epsilon
+    if own not in (epsilon, 1e-12, 1e-5):
+        found.append(own)
+    return found + ["bidirectional"] * (config.get("is_causal") is False)
 
 
 def rounded(number: float) -> float:
@@ -246,24 +251,7 @@ class Comparison:
 def compare_golden(computed: Golden, saved: Golden) -> list[Finding]:
     """Compare the vectors computed now with the golden ones, setting by setting."""
     now, then = computed.config, saved.config
-    findings = []
-    for check, field, where in SETTINGS:
-        have, want = _shown(getattr(now, field)), _shown(getattr(then, field))
-        differs = f"is {have}, saved was {want}; see {where}"
-        findings.append(Finding(check, have == want, want if have == want else differs))
-    # If texts are truncated differently, their beginnings are compared.
-    limit = min(now.max_seq_length, then.max_seq_length)
-    differ = []
-    for row, text in enumerate(saved.texts):
-        ids, kept = computed.tokens[row], saved.tokens[row]
-        until = None if max(len(ids), len(kept)) < limit else limit - 1
-        if not np.array_equal(ids[:until], kept[:until]):
-            differ.append(text)
-    message = f"{len(saved.texts)} probes give the same ids"
-    if differ:
-        counts = f"{len(differ)} of {len(saved.texts)} probes give other ids"
-        message = f"{counts}, first {differ[0][:40]!r}: tokenizer.json differs from the saved one"
-    findings.append(Finding("tokenization", not differ, message))
+    findings = [*_settings(now, then), *_tokens(computed, saved)]
     if now.dimension != then.dimension:
         sizes = f"vectors have {now.dimension} dimensions, saved were {then.dimension}"
         return [*findings, Finding("dimension", False, f"{sizes}: a different model or head")]
@@ -292,5 +280,27 @@ SETTINGS = (
 """The checks of settings, each with its field and the place in a model folder."""
 
 
+def _settings(now: EncoderConfig, then: EncoderConfig) -> Iterator[Finding]:
+    for check, field, where in SETTINGS:
+        have, want = _shown(getattr(now, field)), _shown(getattr(then, field))
+        differs = f"is {have}, saved was {want}; see {where}"
+        yield Finding(check, have == want, want if have == want else differs)
+
+
 def _shown(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _tokens(computed: Golden, saved: Golden) -> list[Finding]:
+    limit = min(computed.config.max_seq_length, saved.config.max_seq_length)
+    differ = []
+    for row, text in enumerate(saved.texts):
+        have, want = computed.tokens[row], saved.tokens[row]
+        # If texts are truncated differently, their beginnings are compared.
+        until = None if max(len(have), len(want)) < limit else limit - 1
+        if not np.array_equal(have[:until], want[:until]):
+            differ.append(text)
+    if not differ:
+        return [Finding("tokenization", True, f"{len(saved.texts)} probes give the same ids")]
+    counts = f"{len(differ)} of {len(saved.texts)} probes give other ids, first {differ[0][:40]!r}"
+    return [Finding("tokenization", False, f"{counts}: tokenizer.json differs from the saved one")]

@@ -36,7 +36,7 @@ from contrasent.text.tables import open_table
 log = logging.getLogger(__name__)
 
 Texts = tuple[str, ...]  # A row: a sentence, or texts that belong together
-# The same for every run, unless an item draws a sample for each seed: runs differ only in order.
+# The same for every run, unless an item draws one for each seed: rows differ only in order.
 SAMPLE_SEED = 20210418
 
 

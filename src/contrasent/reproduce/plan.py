@@ -176,17 +176,10 @@ class Planner:
             return
         options = item.options(name, self.scale.name)
         own_seed = item.first_seed + seed
-        if row.kind == "train":
-            job = self._training(row, own_seed, kind, options)
-        elif row.encoder == GLOVE:
-            path = measures.glove(self.data)
-            stamp = path.stat()
-            parts: Json = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
-            job = Job(digest_of(parts), "glove", str(path))
+        if row.kind == "encoder":
+            job = self._encoder(row)
         else:
-            folder = self._folder(row.encoder, row.base)
-            parts = {"encoder": self._digest(folder), "pooling": row.pooling}
-            job = Job(digest_of(parts), "encoder", str(folder), pooling=row.pooling)
+            job = self._training(row, own_seed, kind, options)
         about = planned["measured"].setdefault(name, {"units": {}})
         try:
             measurement = self._measurement(job, row, kind, options, own_seed)
@@ -235,6 +228,16 @@ class Planner:
         )
         return Job(digest_of(fingerprint), "train", str(base), training)
 
+    def _encoder(self, row: Row) -> Job:
+        if row.encoder == GLOVE:
+            path = measures.glove(self.data)
+            stamp = path.stat()
+            parts: Json = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
+            return Job(digest_of(parts), "glove", str(path))
+        folder = self._folder(row.encoder, row.base)
+        parts = {"encoder": self._digest(folder), "pooling": row.pooling}
+        return Job(digest_of(parts), "encoder", str(folder), pooling=row.pooling)
+
     def _measurement(
         self, job: Job, row: Row, kind: str, options: Options, seed: int
     ) -> Measurement:
@@ -266,14 +269,16 @@ class Planner:
         return self.base if name == BASE else self.checkpoints.get(name, name)
 
     def _folder(self, name: str, own: str = BASE) -> Path:
-        if NEW not in (name, own if name == BASE else name):
-            wanted = self._name(name, own)
-            elsewhere = wanted == name and name not in (BASE, *INSTALLED)
-            if elsewhere and self.scale.name == "lab" and own == BASE:
-                raise DataError(f"needs --checkpoint {name}=FOLDER")
-            return resolve(wanted)
-        # A model of the base's shape with random weights, the same each time.
-        base = self._folder(BASE)
+        if NEW in (name, own if name == BASE else name):
+            return self._untrained(self._folder(BASE))
+        wanted = self._name(name, own)
+        elsewhere = wanted == name and name not in (BASE, *INSTALLED)
+        if elsewhere and self.scale.name == "lab" and own == BASE:
+            raise DataError(f"needs --checkpoint {name}=FOLDER")
+        return resolve(wanted)
+
+    def _untrained(self, base: Path) -> Path:
+        """A model of a base's shape with random weights, the same each time."""
         target = self.store.model(f"untrained-{self._digest(base)[:12]}")
         if not (target / "modules.json").is_file():
             import torch

@@ -159,10 +159,7 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS | {"x-request-id": identity})
             await send(message)
 
-        # The path within the server, whether a proxy leaves the one before it there or not.
-        route = str(scope["path"])
-        if (root := self.settings.root_path) and route.startswith(f"{root}/"):
-            route = route.removeprefix(root)
+        route = self._route(scope)
         counted = route not in PROBES
         self._count(counted)
         try:
@@ -175,6 +172,11 @@ class Guard:
         finally:
             self._count(-counted)
             self._record(scope, status or 499, time.perf_counter() - began, identity)
+
+    def _route(self, scope: Scope) -> str:
+        """The path within the server, whether a proxy leaves the one before it there or not."""
+        path, root = str(scope["path"]), self.settings.root_path
+        return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
     def _count(self, change: int) -> None:
         self.active += change
@@ -223,15 +225,17 @@ class Guard:
         if size > limit:
             problem = f"the body is larger than {limit:,} bytes"
             raise ApiError(413, problem, "body_too_large", {"Connection": "close"})
-        body = b"".join(parts)
-        # As the client had it before compressing, which is limited like any other.
+        return self._decoded(scope, b"".join(parts))
+
+    def _decoded(self, scope: Scope, body: bytes) -> bytes:
+        """A body as the client had it before compressing, which is limited like any other."""
         coding = Headers(scope=scope).get("content-encoding", "").strip().lower()
         if coding in ("", "identity") or not body:
             return body
         if coding not in ("gzip", "x-gzip"):
             problem = f"the body's Content-Encoding {coding[:40]!r} is not supported; use gzip"
             raise ApiError(415, problem, "unsupported_media_type", {"Accept-Encoding": "gzip"})
-        unpacking = zlib.decompressobj(wbits=31)
+        unpacking, limit = zlib.decompressobj(wbits=31), self.settings.max_body
         try:
             plain = unpacking.decompress(body, limit + 1)
         except zlib.error as error:

@@ -134,7 +134,7 @@ def _write(
     prompts: Sequence[str],
     digest: str,
 ) -> None:
-    """Write the file of a corpus; ``starts`` holds what follows the texts."""
+    """Write the file of a corpus; ``starts`` holds what will follow the texts."""
     count = position = cut = 0
     starts.write(np.zeros(1, np.int64).tobytes())
     with progress.task("tokenize", unit="rows") as advance:

@@ -133,15 +133,7 @@ def fit(
                 raise OptionError("rows", chosen.tolist(), problem)
             plan = replace(plan, rows=left)
     else:
-        # What belongs to the name of a method is refused.
-        refused = {"base": base, "evaluate": None if callable(evaluate) else evaluate}
-        refused |= {name: named.get(name) for name in ("eval_size", *prepare.OF_MODEL)}
-        for option, value in refused.items():
-            if value is not None and value != getattr(Settings(), option, None):
-                trained = option in prepare.OF_MODEL
-                remedy = "whose encoder is trained as it is" if trained else "pass a function"
-                problem = f"needs the name of a method; this is an objective, {remedy}"
-                raise OptionError(option, value, problem)
+        _check_own(base, evaluate, named)
         evaluator = evaluate if callable(evaluate) else None
         plan = Plan(
             objective=objective,
@@ -170,6 +162,18 @@ def _check_types(objective: Any, base: Any) -> None:
     if base is not None and not isinstance(base, str | Path):
         problem = "must be the name or the folder of a model; to use an Encoder, save it first"
         raise OptionError("base", type(base).__name__, problem)
+
+
+def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
+    """Reject, for an objective, what goes with the name of a method."""
+    refused = {"base": base, "evaluate": None if callable(evaluate) else evaluate}
+    refused |= {name: named.get(name) for name in ("eval_size", *prepare.OF_MODEL)}
+    for option, value in refused.items():
+        if value is not None and value != getattr(Settings(), option, None):
+            trained = option in prepare.OF_MODEL
+            remedy = "whose encoder is trained as it is" if trained else "pass a function"
+            problem = f"needs the name of a method; this is an objective, {remedy}"
+            raise OptionError(option, value, problem)
 
 
 def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
@@ -227,14 +231,7 @@ def fit_plan(
         needed = 7 * sum(p.numel() * p.element_size() for p in objective.parameters())
         again = {"resume": resume, "overwrite": overwrite}
         resumed = parallel.by_main(lambda: place.open(config, **again, needed=needed))
-        # All processes must have the same run; without a shared disk each needs the text.
-        names = ("settings", "objective", "corpus", "rows")
-        main = parallel.from_main({name: config[name] for name in names})
-        if other := [name for name in names if main[name] != config[name]]:
-            raise UserError(
-                f"process {parallel.rank()} differs from process 0 in {' and '.join(other)}; "
-                "every machine needs the same command and the same copy of the text"
-            )
+        _check_same(config)
         if (done := parallel.by_main(place.finished)) is not None:
             return done
         with processes.retain_freed_memory():
@@ -397,6 +394,17 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
                 with suppress(OSError):
                     folder.rmdir()
     return run
+
+
+def _check_same(config: dict[str, Any]) -> None:
+    """Check that all processes have the same run; without a shared disk each needs the text."""
+    names = ("settings", "objective", "corpus", "rows")
+    first = parallel.from_main({name: config[name] for name in names})
+    if other := [name for name in names if first[name] != config[name]]:
+        raise UserError(
+            f"process {parallel.rank()} differs from process 0 in {' and '.join(other)}; "
+            "every machine needs the same command and the same copy of the text"
+        )
 
 
 def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Optimizer) -> Any:

@@ -141,28 +141,31 @@ class Drift:
         shared = metrics.shared_share(np.array(self.base["neighbors"]), near)
         numbers["neighbor_overlap"] = float(shared.mean())
         self.values = {k: round(v, 6) for k, v in numbers.items()} | {"measured_at": step}
-        overlap, cosine = self.values["neighbor_overlap"], self.values["mean_cosine"]
-        rank = self.values["effective_rank"]
-        problem = ""
-        if self.guards and overlap < LEAST_OVERLAP:
-            left = "of the base's nearest neighbors remain"
-            problem = f"{100 * overlap:.0f} % {left} (below {100 * LEAST_OVERLAP:.0f} %)"
-        elif cosine > self.base["mean_cosine"] + MOST_COSINE_GAIN:
-            problem = (
-                f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
-                f"above the base's {self.base['mean_cosine']:.2f}"
-            )
-        elif rank < self.base["effective_rank"] * LEAST_RANK_SHARE:
-            problem = (
-                f"the effective rank is {rank:.0f}, less than {100 * LEAST_RANK_SHARE:.0f} % "
-                f"of the base's {self.base['effective_rank']:.0f}"
-            )
+        problem = self._problem(self.base)
         if problem and not self.warned:
             self.warned = True
             remedy = ", take fewer steps, or train on matching pairs"
             remedy = " or take fewer steps" if self.labeled else remedy
             message = "step %d: %s. Search may be worse; lower learning_rate (now %.1e)%s"
             log.warning(message, step, problem, learning_rate, remedy)
+
+    def _problem(self, base: dict[str, Any]) -> str | None:
+        overlap, cosine = self.values["neighbor_overlap"], self.values["mean_cosine"]
+        rank = self.values["effective_rank"]
+        if self.guards and overlap < LEAST_OVERLAP:
+            left = "of the base's nearest neighbors remain"
+            return f"{100 * overlap:.0f} % {left} (below {100 * LEAST_OVERLAP:.0f} %)"
+        if cosine > base["mean_cosine"] + MOST_COSINE_GAIN:
+            return (
+                f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
+                f"above the base's {base['mean_cosine']:.2f}"
+            )
+        if rank < base["effective_rank"] * LEAST_RANK_SHARE:
+            return (
+                f"the effective rank is {rank:.0f}, less than {100 * LEAST_RANK_SHARE:.0f} % "
+                f"of the base's {base['effective_rank']:.0f}"
+            )
+        return None
 
 
 def as_report(given: Any) -> Report:
