@@ -13,7 +13,7 @@ from contrasent.encoder.heads import HEADS, make_head
 from contrasent.encoder.poolers import Pooling
 from contrasent.errors import OptionError
 from contrasent.model.numpy_model import NumpyModel, PackedRows
-from contrasent.model.pooling import POOLERS, Pooler, averaging, layer_weights
+from contrasent.model.pooling import POOLERS, Maximum, averaging, layer_weights, modes
 from contrasent.types import Tokens
 from plain_loops import standardized
 
@@ -99,7 +99,7 @@ def test_each_pools_a_row_alike_in_torch_and_numpy(name):
     check_in_torch_and_numpy(name)
 
 
-class FirstHalf(Pooler):
+class FirstHalf(Maximum):
     """The maximum over the first half of the tokens, times a weight that is trained."""
 
     name = "first_half"
@@ -114,6 +114,7 @@ class FirstHalf(Pooler):
 
 def test_a_new_pooler_is_one_class(bert, tmp_path, monkeypatch):
     monkeypatch.setitem(POOLERS, "first_half", FirstHalf)
+    assert modes()["max"] == "max"  # not the new one, which has its mode too
     check_in_torch_and_numpy("first_half")
     encoder = TorchEncoder.load(bert, pooling="first_half")
     encoder(encoder.tokenize(["a map"])[0]).sum().backward()

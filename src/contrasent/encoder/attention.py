@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from contrasent.encoder import dropout as dropout_
-from contrasent.encoder import products
 from contrasent.types import Tokens
 
 OVERHEAD = 192  # cost of one more group in tokens: the overhead of a forward pass
@@ -199,13 +198,10 @@ def states(
 
 
 def fill(tokens: int) -> int:
-    """How many tokens to add to so many in training by oneDNN, which keeps a kernel a shape.
-
-    At most 1 in 32; none where torch's own library multiplies.
-    """
-    by_onednn = torch.is_autocast_enabled("cpu") or products.used() == products.ONEDNN
-    if not torch.is_grad_enabled() or not by_onednn:
+    """How many tokens to add to so many in training, at most 1 in 32; none if oneDNN is off."""
+    if not torch.is_grad_enabled() or not torch.backends.mkldnn.enabled:
         return 0
+    # It keeps a kernel for each shape, of products and of GELU.
     step = 1 << max(tokens.bit_length() - 6, 0)
     return -tokens % step
 

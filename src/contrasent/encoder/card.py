@@ -30,7 +30,7 @@ class CardMetadata:
 
 def card(encoder: "TorchEncoder", facts: CardMetadata) -> str:
     """The text of README.md."""
-    portable, report = encoder.pooler.rule.mode is not None, facts.report or Report(())
+    portable, report = encoder.pooler.portable, facts.report or Report(())
     rows = [(row, *_labels(row)) for row in report]
     origin = read_object(encoder.source / ORIGIN) if encoder.source is not None else {}
     head = {

@@ -149,7 +149,7 @@ class Graph(nn.Module):
         super().__init__()
         self.backbone, self.head = encoder.backbone, encoder.head
         self.pooler = encoder.pooler
-        self.all_layers = len(encoder.pooler.layers) > 1
+        self.all_layers = encoder.pooler.layers != (-1,)
         self.normalize = encoder.normalize
         # Torch's fused kernel would add checks for rows without keys to the graph.
         cast(Any, self.backbone).set_attn_implementation("eager")

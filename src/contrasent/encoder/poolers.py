@@ -91,6 +91,11 @@ class Pooling(nn.Module):
         """The hidden states that it reads; (-1,) for the last alone."""
         return self.rule.layers
 
+    @property
+    def portable(self) -> bool:
+        """Whether sentence-transformers pools a saved model in the same way."""
+        return self.rule.mode is not None and not self.state_dict()
+
     def forward(self, states: tuple[Tensor, ...], ids: Tensor, mask: Tensor) -> Tensor:
         """Vectors (n, d) of a block of rows.
 
@@ -113,7 +118,7 @@ class Pooling(nn.Module):
     def parts(self) -> list[pooling.Part]:
         """The modules of a model folder for this pooling."""
         pooler = self.rule
-        if pooler.mode is None:
+        if not self.portable:
             config = {"pooling": pooler.name}
             return [(f"{pooling.OWN}.{type(pooler).__name__}", config, self.state_dict())]
         flags = {f"pooling_mode_{flag}": m == pooler.mode for m, flag in pooling.FLAGS.items()}

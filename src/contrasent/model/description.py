@@ -226,14 +226,13 @@ def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
     if "pooling_mode" in config:
         mode = config["pooling_mode"]
         on = mode if isinstance(mode, list) else [mode]
-        names = [name for mode, name in known.items() if mode in on]
+        names = [name for mode, name in known.items() if {mode, name} & {*map(str, on)}]
     else:
         on = [k for k, v in config.items() if k.startswith("pooling_mode_") and v]
         names = [name for mode, name in known.items() if f"pooling_mode_{FLAGS[mode]}" in on]
     if len(on) != 1 or len(names) != 1:
-        names = list(known.values())
         raise ModelError(
-            f"{path / 'config.json'}: pooling {on} is not supported; use one of {', '.join(names)}"
+            f"{path / 'config.json'}: pooling {on} is not supported; use one of {', '.join(known)}"
         )
     if weights is None:
         return names[0]

@@ -62,7 +62,7 @@ class Rows(Protocol):
         """The values of each row's first token."""
 
     def last(self, values: Any, among: Any = None) -> Any:
-        """The values of each row's last token."""
+        """The values of each row's last token, ``among`` those of which every row has one."""
 
     def max(self, values: Any, among: Any = None) -> Any:
         """The largest of each row, dimension by dimension."""
@@ -79,7 +79,8 @@ class Pooler:
     Attributes:
         name: in settings, options and model folders.
         layers: the hidden states whose mean is pooled, 0 for the embedding output, -1 for the last.
-        mode: what sentence-transformers calls it, if that pools a saved model in the same way.
+        mode: what sentence-transformers calls it, if that pools a saved model in the same way; of a
+            pooler that keeps nothing.
         exportable: whether a graph for ONNX or OpenVINO can pool so.
         card: how its vectors are made, for the cards of models without ``mode``; TEMPLATE stands
             for the model's prompt.
@@ -263,7 +264,11 @@ POOLERS: dict[str, type[Pooler]] = {
 
 def modes() -> dict[str, str]:
     """The poolers of the last layer that sentence-transformers has, by its names for them."""
-    return {kind.mode: name for name, kind in POOLERS.items() if kind.mode and kind.layers == (-1,)}
+    found: dict[str, str] = {}
+    for name, kind in POOLERS.items():
+        if kind.mode in FLAGS and kind.layers == (-1,):
+            found.setdefault(kind.mode, name)
+    return found
 
 
 def check_pooler(name: str) -> None:
