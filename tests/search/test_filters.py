@@ -335,7 +335,7 @@ def test_the_largest_filters_are_little_work(where):
     index, steps = build([*ROWS * 10, {".".join("a" * 16): 0}][-9:]), []
     index.store.connection.set_progress_handler(lambda: steps.append(1), 1)  # each of SQLite's
     assert not index.matching(where).any()
-    assert len(steps) < 200_000 and len(sql_condition(where)[0]) < 300_000
+    assert 0 < len(steps) < 1_000_000 and len(sql_condition(where)[0]) < 300_000
 
 
 @pytest.mark.parametrize("condition", ["lang", "=x", "{", "a b", json.dumps(nested(100))])

@@ -253,7 +253,7 @@ def killed(at, folder, count=150):
     assert subprocess.run(command, timeout=300, env=here).returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("kills", [[1], [2], [3], [12, 4]])
+@pytest.mark.parametrize("kills", [[1], [2], [3], [12, 2, 4]])
 def test_a_killed_load_goes_on_and_every_row_is_there_once(tmp_path, kills):
     """Before and after the collection is made, before and after any block; some twice."""
     folder, texts = tmp_path / "index", []
