@@ -90,17 +90,17 @@ def measured(backbone: nn.Module, blocks: Iterator[tuple[Tensor, Tensor]]) -> At
         square = (*ids.shape, ids.shape[1])
         if not layers or any((w.shape[0], *w.shape[2:]) != square for w in layers):
             return None
-        # Entropy and first weight, (2, layers, heads), summed over real tokens.
-        parts = []
-        for weights in (layer.float() for layer in layers):  # (n, h, t, t)
-            real = mask[:, None].to(weights.dtype)
-            entropies = torch.special.entr(weights).sum(-1)
-            both = [(part * real).sum((0, 2)) for part in (entropies, weights[..., 0])]
-            parts.append(torch.stack(both))
-        found = torch.stack(parts, 1)
+        found = torch.stack([_sums(weights.float(), mask) for weights in layers], 1)
         sums = found if sums is None else sums + found
         count += int(mask.sum())
     if sums is None:
         return None
     entropy, first = (sums / count).double().cpu().numpy()
     return Attention(entropy, first)
+
+
+def _sums(weights: Tensor, mask: Tensor) -> Tensor:
+    """Entropy and first weight, (2, heads), summed over real tokens; weights (n, h, t, t)."""
+    real = mask[:, None].to(weights.dtype)
+    entropy = torch.special.entr(weights).sum(-1)
+    return torch.stack([(part * real).sum((0, 2)) for part in (entropy, weights[..., 0])])
