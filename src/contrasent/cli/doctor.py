@@ -244,13 +244,13 @@ def _products(library: str | None) -> list[str]:
     if library is None:
         return []
     if library == "onednn":
-        name, other = "oneDNN (AVX-512)", "torch"
-    else:
-        from contrasent.encoder.products import takes_onednn
+        return [
+            "torch multiplies float32 by oneDNN (AVX-512); CONTRASENT_PRODUCTS=torch changes it"
+        ]
+    from contrasent.encoder.products import takes_onednn
 
-        name, other = "the default library of torch", "onednn" if takes_onednn() else ""
-    hint = f"; CONTRASENT_PRODUCTS={other} changes it" if other else ""
-    return [f"torch multiplies float32 by {name}{hint}"]
+    hint = "; CONTRASENT_PRODUCTS=onednn changes it" if takes_onednn() else ""
+    return [f"torch multiplies float32 by the default library of torch{hint}"]
 
 
 def environment_lines(environment: dict[str, Any]) -> list[str]:

@@ -105,8 +105,7 @@ class Pooling(nn.Module):
         kept = dict(self.named_parameters()) | dict(self.named_buffers())
         if not torch.compiler.is_exporting():
             self.rule.check(kept)
-        read = [states[layer] for layer in self.layers]
-        hidden = read[0] if len(read) == 1 else sum(read[1:], read[0]) / len(read)
+        hidden = pooling.averaged([states[layer] for layer in self.layers])
         vectors: Tensor = self.rule.pool(PaddedRows(ids, mask), hidden, kept)
         return vectors
 

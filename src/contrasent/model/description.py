@@ -224,9 +224,9 @@ def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
         )
     known = modes()
     if "pooling_mode" in config:
-        mode = config["pooling_mode"]
-        on = mode if isinstance(mode, list) else [mode]
-        names = [name for mode, name in known.items() if {mode, name} & {*map(str, on)}]
+        stated = config["pooling_mode"]
+        on = stated if isinstance(stated, list) else [stated]
+        names = [name for mode, name in known.items() if mode in on or name in on]
     else:
         on = [k for k, v in config.items() if k.startswith("pooling_mode_") and v]
         names = [name for mode, name in known.items() if f"pooling_mode_{FLAGS[mode]}" in on]

@@ -17,7 +17,7 @@ from contrasent.model.base import Encoder, cores_for
 from contrasent.model.description import describe, read_config, read_dense, read_kept
 from contrasent.model.golden import EncoderConfig, check_weights, model_identity, read_arrays
 from contrasent.model.numpy_layers import BackboneConfig, NumpyEncoder, gelu, not_computed
-from contrasent.model.pooling import POOLERS
+from contrasent.model.pooling import POOLERS, averaged
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
@@ -174,8 +174,7 @@ class NumpyModel(Encoder):
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenized sentences in one call; equal lengths side by side are fastest."""
-        read = self.backbone(tokens, self._pooler.layers)
-        hidden = read[0] if len(read) == 1 else sum(read[1:], read[0]) / np.float32(len(read))
+        hidden = averaged(self.backbone(tokens, self._pooler.layers))
         vectors: Vectors = self._pooler.pool(PackedRows(tokens), hidden, self._kept)
         for activation, weight, bias in self.head:
             vectors = vectors @ weight.T

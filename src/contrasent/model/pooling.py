@@ -9,7 +9,8 @@ computed with the embedding output (here ``embeddings_last``), its later code an
 average layer 1 and the last layer (here ``first_last``).
 """
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from contrasent.errors import ModelError, check_choice
@@ -71,7 +72,7 @@ class Rows(Protocol):
         """The mean of each row, weighted if there are weights of its tokens."""
 
 
-class Pooler:
+class Pooler(ABC):
     """How the vectors of a sentence's tokens make its own.
 
     The docstring of a subclass says it in one sentence, which docs/methods.md has in its table.
@@ -94,13 +95,14 @@ class Pooler:
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         """For the tokens of that tokenizer."""
+        self.tokenizer = tokenizer
 
+    @abstractmethod
     def pool(self, rows: Rows, states: Any, kept: Mapping[str, Any]) -> Any:
         """Vectors (n, d) of rows whose tokens have the vectors ``states``.
 
         ``kept``: the arrays that ``initial`` names, as they are by now.
         """
-        raise NotImplementedError
 
     def initial(self, size: int, vocabulary: int) -> "dict[str, NDArray[Any]]":
         """What it keeps, before training: weights (float32), which are trained, and counts.
@@ -113,7 +115,7 @@ class Pooler:
         """Statistics of the training corpus, block by block; taken when training starts."""
         return {}
 
-    def check(self, kept: Mapping[str, Any]) -> None:
+    def check(self, kept: Mapping[str, Any]) -> None:  # noqa: B027 (most can pool at once)
         """Reject what is kept if it cannot pool yet."""
 
 
@@ -260,6 +262,11 @@ POOLERS: dict[str, type[Pooler]] = {
     )
 }  # fmt: skip
 """All poolers, by name."""
+
+
+def averaged(states: Sequence[Any]) -> Any:
+    """The mean of the hidden states that a pooler reads, in torch or numpy."""
+    return states[0] if len(states) == 1 else sum(states[1:], states[0]) / len(states)
 
 
 def modes() -> dict[str, str]:
