@@ -4,13 +4,16 @@ import json
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from commands import invoke
 from contrasent import fit, processes
 from contrasent.encoder import products
-from contrasent.encoder.products import ONEDNN, TORCH, VARIABLE
+from contrasent.encoder.products import ONEDNN, TORCH, VARIABLE, Widened
 from contrasent.errors import OptionError
 
 WIDE = {"avx2", "avx512f", "avx512_bf16"}
@@ -151,3 +154,103 @@ def test_instructions_are_those_that_onednn_may_use(monkeypatch, most):
     every = {"fpu", "avx2", "avx512f", "avx512_bf16", "amx_tile"}
     kept = every if "AVX512" in (most or "AVX512") else {"fpu", "avx2"}
     assert processes.instructions() == kept
+
+
+def bfloat(x):
+    """Numbers as bfloat16 holds them: a float32 cut to 16 bits, to nearest, ties to even."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    odd = (bits >> 16) & 1
+    return ((bits + 0x7FFF + odd) & 0xFFFF0000).view(np.float32).astype(np.float64)
+
+
+def close(found, exact, parts):
+    """Whether bfloat16 numbers are an exact sum's, rounded once, or twice where the sum was."""
+    # Half a place of 8 bits, and what a float32 sum of so many parts may have lost before.
+    lost = 2.0**-8 * np.abs(exact) + 1e-5 * parts
+    return bool((np.abs(found.detach().double().numpy() - exact) <= lost).all())
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**31))
+def test_widened_products_round_where_bfloat16_does(rows, inner, columns, seed):
+    random = torch.Generator().manual_seed(seed)
+    x, w, b, g = (
+        torch.randn(shape, generator=random).requires_grad_()
+        for shape in ((rows, inner), (columns, inner), (columns,), (rows, columns))
+    )
+    with torch.autocast("cpu", torch.bfloat16), Widened():
+        y = torch.nn.functional.linear(x, w, b)
+    assert y.dtype == torch.bfloat16
+    y.backward(g.bfloat16())
+    one, two, bias, grad = (bfloat(part.detach().numpy()) for part in (x, w, b, g))
+    exact, by_x, by_w = np.zeros((rows, columns)), np.zeros(x.shape), np.zeros(w.shape)
+    for i in range(rows):
+        for j in range(columns):
+            exact[i, j] = bias[j]
+            for k in range(inner):
+                exact[i, j] += one[i, k] * two[j, k]
+                by_x[i, k] += grad[i, j] * two[j, k]
+                by_w[j, k] += grad[i, j] * one[i, k]
+    largest = max(np.abs(part).max() for part in (one, two, grad, bias)) ** 2
+    assert close(y, exact, inner * largest)
+    assert close(x.grad, by_x, columns * largest)
+    assert close(w.grad, by_w, rows * largest)
+    assert close(b.grad, grad.sum(0), rows * largest)
+
+
+def test_widened_products_of_attention_and_of_full_precision():
+    random = torch.Generator().manual_seed(2)
+    one, two = (torch.randn(3, 5, 7, generator=random).bfloat16() for _ in range(2))
+    out = torch.full((3, 5, 5), torch.nan).bfloat16()
+    with Widened():
+        torch.baddbmm(out, one, two.mT, beta=0, alpha=0.25, out=out)
+        times = one @ two.mT
+        full = one.float() @ two.mT.float()
+    exact = 0.25 * np.einsum("bik,bjk->bij", one.double().numpy(), two.double().numpy())
+    assert close(out, exact, 7)
+    assert close(times, 4 * exact, 28)
+    assert times.dtype == torch.bfloat16
+    assert full.dtype == torch.float32
+    assert torch.equal(full, one.float() @ two.mT.float())
+
+
+@pytest.mark.parametrize(
+    ("flags", "widened"),
+    [
+        ({"avx2"}, True),
+        ({"avx2", "avx512f"}, False),
+        (WIDE, False),
+        (set(), False),
+        ({"asimd"}, False),
+    ],
+)
+def test_bfloat16_is_widened_where_torch_has_no_fast_kernel(monkeypatch, flags, widened):
+    monkeypatch.setattr(products, "instructions", lambda: flags)
+    assert isinstance(products.bfloat16(), Widened) == widened
+
+
+def test_a_step_in_bf16_is_the_same_widened(monkeypatch, tmp_path, tiny):
+    texts = [f"the {n} cat sat on mat number {n % 7}" for n in range(32)]
+    rounded, calls = products._rounded, []
+    monkeypatch.setattr(products, "_rounded", lambda value: calls.append(1) or rounded(value))
+
+    def losses(name, flags):
+        monkeypatch.setattr(products, "instructions", lambda: flags)
+        seen = []
+        fit(
+            "simcse",
+            texts,
+            {"max_steps": 3, "batch_size": 8, "precision": "bf16", "pooling": "mean"},
+            base=tiny["bert"],
+            evaluate="none",
+            keep="last",
+            output_dir=tmp_path / name,
+            on_step=lambda step, numbers: seen.append(numbers["loss"]),
+        )
+        return seen
+
+    own = losses("own", WIDE)
+    assert not calls
+    wide = losses("wide", {"avx2"})
+    assert calls
+    assert wide == pytest.approx(own, rel=0.02)

@@ -135,7 +135,7 @@ class StepRunner:
             peak = group.get("peak", settings.learning_rate)
             group["lr"] = self._rate(step, peak, group.get("start", start))
         self.optimizer.zero_grad(set_to_none=True)
-        with without_onednn(settings.precision):
+        with without_onednn(settings.precision), products.bfloat16():
             sums = self._gradient(step)
         self.scaler.unscale_(self.optimizer)
         norm = _clip(list(self.objective.parameters()), settings.max_grad_norm)
