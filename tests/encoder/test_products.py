@@ -210,6 +210,9 @@ def test_widened_products_of_attention_and_of_full_precision():
     assert close(out, exact, 7)
     assert close(times, 4 * exact, 28)
     assert times.dtype == torch.bfloat16
+    with Widened(), torch.autocast("cpu", torch.bfloat16):
+        double = torch.nn.functional.linear(input=one.double(), weight=two[0].double())
+    assert torch.equal(double, one.double() @ two[0].double().T)
     assert full.dtype == torch.float32
     assert torch.equal(full, one.float() @ two.mT.float())
 

@@ -111,7 +111,7 @@ class Widened(TorchFunctionMode):
             wide = torch.empty(out.shape)
             torch.baddbmm(wide, *(x.float() for x in args[1:]), **given, out=wide)
             return out.copy_(wide)
-        if func not in PRODUCTS or not _in_bfloat16(args):
+        if func not in PRODUCTS or not _in_bfloat16(*args, *given.values()):
             return func(*args, **given)
         with torch.autocast("cpu", enabled=False):
             named = {name: _rounded(value) for name, value in given.items()}
@@ -127,11 +127,11 @@ PRODUCTS = (
 )
 
 
-def _in_bfloat16(args: tuple[Any, ...]) -> bool:
-    """Whether torch would multiply the operands in bfloat16."""
-    if torch.is_autocast_enabled("cpu"):
+def _in_bfloat16(first: Tensor, *others: Any) -> bool:
+    """Whether torch would multiply the operands in bfloat16; autocast leaves float64 alone."""
+    if torch.is_autocast_enabled("cpu") and first.dtype != torch.float64:
         return torch.get_autocast_dtype("cpu") == torch.bfloat16
-    return bool(args[0].dtype == torch.bfloat16)
+    return first.dtype == torch.bfloat16
 
 
 def _rounded(value: Any) -> Any:
