@@ -105,7 +105,9 @@ def measure(one: Judged, number: int, seed: int) -> tuple[dict[str, Any], dict[s
 
 def main() -> None:
     """Measure, and print a line of JSON a collection and one of their mean."""
-    given = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
     found = []
     for number, name in enumerate(given.collections or all_names()):
         found.append(measure(Judged(name, given.vectors), number, given.seed))

@@ -15,13 +15,19 @@ from contrasent.model.pretrained import resolve
 from contrasent.types import Vectors, for_task
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
-    """The options of what measures on collections."""
+def arguments(description: str | None, *, named: bool = False) -> argparse.ArgumentParser:
+    """The options of what measures on collections, one of which at least must be ``named``."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("collections", nargs="*", help="folders of $CONTRASENT_DATA/ir")
+    about: dict[str, Any] = {"metavar": "COLLECTION", "help": "folders of $CONTRASENT_DATA/ir"}
+    parser.add_argument("collections", nargs="+" if named else "*", type=_there, **about)
     parser.add_argument("--vectors", type=Path, default=Path("vectors"), help="encodings, kept")
-    parser.add_argument("--seed", type=int, default=0)
     return parser
+
+
+def _there(name: str) -> str:
+    if not (folder := home() / name.partition(":")[0]).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    return name
 
 
 def home() -> Path:

@@ -108,7 +108,9 @@ def run(collection: Taught, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, and print lines of JSON."""
-    given = arguments(__doc__).parse_args()
+    parser = arguments(__doc__, named=True)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
     for name in given.collections:
         print(json.dumps(run(Taught(name, given.vectors), given.seed)), flush=True)
 

@@ -13,6 +13,7 @@ from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.base import Prompts
 from contrasent.model.golden import WEIGHTS, compare_golden, read_golden
+from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.runtime import Exported
 from contrasent.text.tokens import Tokenizer
 from contrasent.train.fit import fit
@@ -197,8 +198,9 @@ def test_training_counts_the_rows_it_trains_on(bert, tmp_path):
     assert torch.equal(momentum.frequencies, model.pooler.frequencies)
 
 
-def test_without_frequencies_it_says_so_in_a_line(bert):
-    encoder = TorchEncoder.load(bert, pooling="idf")
+@pytest.mark.parametrize("load", [TorchEncoder.load, NumpyModel])
+def test_without_frequencies_it_can_be_loaded_and_says_so_when_it_encodes(bert, load):
+    encoder = load(bert, pooling="idf")
     with pytest.raises(ModelError, match=r"^pooling 'idf' needs token frequencies; [^\n]+$"):
         encoder.encode(TEXTS)
 

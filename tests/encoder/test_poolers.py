@@ -11,7 +11,7 @@ import torch
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import HEADS, make_head
 from contrasent.encoder.poolers import Pooling
-from contrasent.errors import OptionError
+from contrasent.errors import ModelError, OptionError
 from contrasent.model.numpy_model import NumpyModel, PackedRows
 from contrasent.model.pooling import POOLERS, Maximum, averaging, layer_weights, modes
 from contrasent.types import Tokens
@@ -127,6 +127,15 @@ def test_a_new_pooler_is_one_class(bert, tmp_path, monkeypatch):
         assert (model.pooling, model.identity) == ("first_half", encoder.identity)
         found = model.encode(["a map", "two blue lamps"])
         assert found == pytest.approx(encoder.encode(["a map", "two blue lamps"]), abs=1e-5)
+
+
+@pytest.mark.parametrize("key", ["size", "rule", "load", "training", "a.b"])
+def test_a_name_that_a_module_has_of_its_own_is_refused(monkeypatch, key):
+    for dtype in (np.float32, np.int64):
+        monkeypatch.setattr(FirstHalf, "initial", lambda *_, of=dtype: {key: np.ones(6, of)})
+        monkeypatch.setitem(POOLERS, "first_half", FirstHalf)
+        with pytest.raises(ModelError, match=rf"^pooling 'first_half' cannot keep '{key}' \("):
+            Pooling("first_half", CONFIG, TOKENIZER)
 
 
 def test_each_has_its_row_on_the_page():

@@ -77,8 +77,6 @@ def test_what_needs_torch_says_what_to_install(tiny, bert):
     assert not supports(tiny["modernbert"], "mean")
     with pytest.raises(ModelError, match=r"'modernbert'.*pip install 'contrasent\[train\]'"):
         NumpyModel(tiny["modernbert"], pooling="mean")
-    with pytest.raises(ModelError, match="pooling 'idf' needs token frequencies; contrasent train"):
-        NumpyModel(bert, pooling="idf")
     with pytest.raises(ModelError, match=r"a prompt with \[MASK\]"):
         NumpyModel(bert, pooling="mask").encode(["a map"])
     with pytest.raises(ModelError, match="choose one"):

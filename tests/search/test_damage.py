@@ -1,6 +1,8 @@
 """A damaged file of an index: the answer is the right one, or one line says what is wrong."""
 
+import os
 import random
+import re
 import shutil
 import sqlite3
 from contextlib import closing, nullcontext
@@ -10,7 +12,7 @@ import pytest
 from whole_states import MODELS, QUERIES, make, text
 
 from commands import another_user, invoke
-from contrasent.errors import UserError
+from contrasent.errors import InputError, UserError
 from contrasent.search.doctor import examine
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
@@ -108,6 +110,16 @@ def check_named(folder):
 def copied(folder, target):
     shutil.copytree(folder, target)
     return target
+
+
+@pytest.mark.parametrize(("name", "read"), [(FILES[2], Index.open), (FILES[3], answers)])
+def test_a_file_that_is_too_short_is_named_with_its_bytes(made, tmp_path, name, read):
+    path = copied(made / "whole", tmp_path / "index") / name
+    size = path.stat().st_size
+    os.truncate(path, size - 1)
+    said = f"is damaged ({name} has {size - 1:,} bytes instead of {size:,}); 'contrasent doctor "
+    with pytest.raises(InputError, match=re.escape(said)):
+        read(path.parent)
 
 
 def test_the_log_is_part_of_what_is_read(made, tmp_path):

@@ -231,19 +231,40 @@ def test_search_sees_what_a_writer_commits(app_of, encoder, tmp_path, options, q
     assert hits[0]["text"] == LINES[0] or not options
 
 
-def test_an_index_that_is_locked_for_a_moment_is_looked_at_again():
-    class Locked:
-        model, bm25_only = "m", ""
+def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog):
+    pauses = []
+
+    class Over:
+        def wait(self, pause):
+            pauses.append(pause)
+            return len(pauses) > 13
+
+    class Changed:
+        bm25_only = ""
+        model = property(lambda self: "m" if len(pauses) in (0, 11) else "other")
 
         def __len__(self):
-            return 0
+            return len(pauses)
 
         def refreshed(self):
-            raise OutputError("another process is writing to this index")
+            if len(pauses) == 2:
+                raise OutputError("another process is writing to this index")
+            return self if len(pauses) == 1 else Changed()
 
-    served = Library(Locked(), "m")
-    served.refresh()
-    assert isinstance(served.newest.index, Locked)
+        def close(self):
+            closed.append(len(pauses))
+
+    def open_model(index):
+        raise ModelError("the model is not there")
+
+    closed, served = [], Library(Changed(), "m", open_model=open_model)
+    served._follow(Over())
+    assert pauses == [1, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 1, 2, 4]
+    assert closed == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
+    assert served.newest.texts == 11  # what could be opened
+    problems = [json.loads(record.message)["problem"] for record in caplog.records]
+    said = ["another process is writing to this index", *["the model is not there"] * 2]
+    assert problems == [f"still searching the previous index: {problem}" for problem in said]
 
 
 def test_index_of_another_model_is_refused(app_of):

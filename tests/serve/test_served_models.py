@@ -9,7 +9,7 @@ from serving import LINES, running, until
 from typer.testing import CliRunner
 
 from contrasent.cli.serve import serve
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.opening import reembed
 from contrasent.search.writer import Writer
@@ -98,6 +98,7 @@ def test_a_served_index_does_not_hold_the_log_of_its_writers(encoder, folder):
     log = folder / "index.db-wal"
     assert not log.exists() or not log.stat().st_size
     (folder / "index.db").open("wb").close()
-    library.refresh()
+    with pytest.raises(InputError):
+        library.refresh()
     vectors = encoder.encode(["The second"])
     assert library.search(library.newest, ["The second"], vectors, k=1, where={})[0]

@@ -442,16 +442,17 @@ def test_half_precision(start, tmp_path, precision):
 
 
 def test_fp16_resumes_with_its_scale(start, tmp_path, kept_steps):
-    options = {"max_steps": 14, "precision": "fp16", "eval_steps": 1}
-    options["parameters"] = {"temperature": 5e-4}  # with it the first scale is too large
+    options = {"max_steps": 7, "precision": "fp16", "eval_steps": 1}
+    options["parameters"] = {"temperature": 5e-3}  # with it the first scale is too large
     with pytest.raises(KeyboardInterrupt):
         start(evaluate=interrupt_after(5), **options)
     start(evaluate=interrupt_after(99), resume=True, **options)
     start("whole", evaluate=interrupt_after(99), **options)
     assert same(checkpoint(tmp_path / "m"), checkpoint(tmp_path / "whole"))
     norms = [line["norm"] for line in log(tmp_path / "whole") if "norm" in line]
+    # Before the checkpoint the scale fell, and the optimizer took steps.
     assert norms[0] is None
-    assert norms[-1] is not None
+    assert any(norms[:4])
 
 
 def poison(where, value, at):

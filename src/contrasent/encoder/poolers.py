@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from contrasent.errors import ModelError
 from contrasent.model import pooling
 from contrasent.model.description import read_kept
 from contrasent.text.tokens import Tokenizer
@@ -76,10 +77,14 @@ class Pooling(nn.Module):
         self.vocabulary = int(config.vocab_size)
         for key, array in self.rule.initial(self.size, self.vocabulary).items():
             tensor = torch.from_numpy(array)
-            if tensor.is_floating_point():
-                self.register_parameter(key, nn.Parameter(tensor))
-            else:
-                self.register_buffer(key, tensor)
+            try:
+                if tensor.is_floating_point():
+                    self.register_parameter(key, nn.Parameter(tensor))
+                else:
+                    self.register_buffer(key, tensor)
+            except KeyError as error:  # it is an attribute of modules, or has a dot
+                problem = f"pooling {name!r} cannot keep {key!r} ({error.args[0]})"
+                raise ModelError(f"{problem}; rename it in initial()") from error
 
     @property
     def name(self) -> str:

@@ -139,7 +139,6 @@ class NumpyModel(Encoder):
         self._kept = self._pooler.initial(*sizes)
         if self.pooling == stored.pooling and stored.pooling_folder is not None:
             self._kept = read_kept(stored.pooling_folder, self._pooler, *sizes)
-        self._pooler.check(self._kept)
         self.matryoshka_dims = config.matryoshka_dims
 
     @property
@@ -174,6 +173,7 @@ class NumpyModel(Encoder):
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenized sentences in one call; equal lengths side by side are fastest."""
+        self._pooler.check(self._kept)
         hidden = averaged(self.backbone(tokens, self._pooler.layers))
         vectors: Vectors = self._pooler.pool(PackedRows(tokens), hidden, self._kept)
         for activation, weight, bias in self.head:

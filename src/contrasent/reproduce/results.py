@@ -111,17 +111,15 @@ class ItemResults:
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
         # The training runs behind the rows that it names.
-        trained: dict[str, Json] = {}
-        for row in {claim.subject, claim.row, *claim.than} & self.planned.keys():
-            for about in self.planned[row]["measured"].values():
-                for unit in about["units"].values():
-                    key = self.records.get(unit, {}).get("model")
-                    if key in self.records:
-                        trained[key] = self.records[key]
+        rows = {claim.subject, claim.row, *claim.than} & self.planned.keys()
+        measured = [about for row in rows for about in self.planned[row]["measured"].values()]
+        units = {unit for about in measured for unit in about["units"].values()}
+        models = {self.records[unit]["model"] for unit in units & self.records.keys()}
+        trained = [self.records[model] for model in models & self.records.keys()]
         # The largest share logged in any of them; a run without a log may have had more.
-        lines = [line for record in trained.values() for line in record.get("shares", ())]
+        lines = [line for record in trained for line in record.get("shares", ())]
         largest = max((line[claim.term] for line in lines if claim.term in line), default=None)
-        known = all("shares" in record for record in trained.values())
+        known = all("shares" in record for record in trained)
         return largest if known or (largest or 0.0) >= verdicts.INERT_SHARE else None
 
     def verdicts(self) -> TableVerdicts:

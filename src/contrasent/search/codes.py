@@ -40,8 +40,10 @@ class BinaryCodes:
         shape = (-(-facts.dimension // WORD), int(facts.codes["rows"]))
         size = shape[0] * shape[1] * 8
         with wrap_os_errors(path):
-            if not path.is_file() or path.stat().st_size != size:
-                raise damaged(folder, f"{path.name} is missing or has the wrong size")
+            if not path.is_file():
+                raise damaged(folder, f"{path.name} is missing")
+            if (found := path.stat().st_size) != size:
+                raise damaged(folder, f"{path.name} has {found:,} bytes instead of {size:,}")
             columns = np.memmap(path, dtype="<u8", mode="r", shape=shape)
         if (whole or size <= VERIFIED) and zlib.crc32(columns.data) != facts.codes["sum"]:
             raise damaged(folder, path.name)

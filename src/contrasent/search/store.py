@@ -277,10 +277,10 @@ class Store:
         """Map the vectors, and verify them if they are small enough."""
         path, facts = self.path, self.facts
         size = path.stat().st_size if self.encoded else 0  # without rows there need be no file
-        there = size // (4 * max(1, facts.dimension))
-        if verify and there < self.encoded:
-            raise damaged(self.folder, f"{path.name} is too short")
-        shape = (min(self.encoded, there), facts.dimension)
+        row = 4 * max(1, facts.dimension)
+        if verify and size < (wanted := self.encoded * row):
+            raise damaged(self.folder, f"{path.name} has {size:,} bytes instead of {wanted:,}")
+        shape = (min(self.encoded, size // row), facts.dimension)
         if all(shape):
             self.vectors = np.memmap(path, dtype="<f4", mode="r", shape=shape)
         if verify and self.vectors.nbytes <= VERIFIED:

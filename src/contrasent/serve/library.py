@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from contrasent.errors import InputError, OutputError, UserError, brief
+from contrasent.errors import UserError, brief
 from contrasent.indexing.remaining import RemainingRows
 from contrasent.search.filters import facets
 from contrasent.search.index import BaseIndex, Hit, Index
@@ -24,6 +24,7 @@ log = logging.getLogger("contrasent.serve")
 OpenModel = Callable[[BaseIndex], EncodeFn]  # loads the model that an index names
 
 LOOK_EVERY = 1.0  # seconds between two looks at the folder of the index
+LOOK_AT_LEAST_EVERY = 60.0  # while what is there cannot be opened: each look opens it again
 SAMPLED = 5000  # rows that facets are found in
 NICENESS = 10  # of the thread that encodes while others answer
 AT_ONCE = 8  # queries that are searched together, which bounds the memory of their scores
@@ -65,7 +66,6 @@ class Library:
     ) -> None:
         self.identity, self._open_model, self._weight = identity, open_model, bm25_weight
         self.newest = self._take(index)
-        self._problem = ""
 
     def _take(self, index: BaseIndex) -> Snapshot:
         encode = None
@@ -79,20 +79,18 @@ class Library:
         return Snapshot(index, len(index), index.bm25_only, encode, threading.Lock())
 
     def refresh(self) -> None:
-        """Take what was written since the last look; answers come from the snapshot before."""
-        # If the folder is gone, mapped files stay valid; if it is locked, the next look sees it.
-        with suppress(InputError, OutputError):
-            index = self.newest.index.refreshed()
-            if index is self.newest.index:
-                return
-            try:
-                self.newest = self._take(index)
-            except UserError as error:
-                index.close()
-                problem = f"still searching the previous index: {error}"
-                if problem != self._problem:  # not at each look
-                    log.error("%s", json.dumps({"event": "index", "problem": problem}))
-                self._problem = problem
+        """Take what was written since the last look; answers come from the snapshot before.
+
+        They still do after an error: mapped files stay valid if the folder is gone.
+        """
+        index = self.newest.index.refreshed()
+        if index is self.newest.index:
+            return
+        try:
+            self.newest = self._take(index)
+        except BaseException:
+            index.close()
+            raise
 
     def search(
         self,
@@ -135,11 +133,17 @@ class Library:
             over.set()
 
     def _follow(self, over: threading.Event) -> None:
-        while not over.wait(LOOK_EVERY):
+        pause, said = LOOK_EVERY, ""
+        while not over.wait(pause):
             try:
                 self.refresh()
-            except Exception as error:  # whatever it is, the next look may find it gone
-                log.error("%s", json.dumps({"event": "index", "problem": brief(error)}))
+                pause, said = LOOK_EVERY, ""
+            except Exception as error:  # whatever it is, a later look may find it gone
+                reason = error if isinstance(error, UserError) else brief(error)
+                problem = f"still searching the previous index: {reason}"
+                if problem != said:  # not at each look
+                    log.error("%s", json.dumps({"event": "index", "problem": problem}))
+                pause, said = min(2 * pause, LOOK_AT_LEAST_EVERY), problem
 
 
 def _encode_remaining(folder: Path, encode: EncodeFn, over: threading.Event) -> None:
