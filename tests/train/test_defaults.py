@@ -302,4 +302,6 @@ def test_methods_shown_to_lose_nothing_train_in_what_is_fast(bert, machine, monk
 
 def test_the_equality_is_one_that_can_be_run_again():
     rows = {row.name for row in ItemFolder().find(["own:precision"])[0].rows}
-    assert {f"{name}, {kind}" for name in ("SimCSE", "DiffCSE") for kind in ("fp32", "bf16")} < rows
+    names = ("SimCSE", "SimCSE++", "With labels")
+    assert {f"{name}, {kind}" for name in names for kind in ("fp32", "bf16")} < rows
+    assert len(names) == len(SHOWN_IN_BF16)

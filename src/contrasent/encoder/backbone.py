@@ -268,9 +268,13 @@ class PooledBackbone(nn.Module):
             return self._pool_block(tokens)
         order = cut(tokens.lengths, self.mini_batch_size)
         # When a chunk is recomputed, dropout may have been switched on in the meantime.
-        work = self._pool_block if self.backbone.training else self.dropout_off()(self._pool_block)
+        work = self._pool_chunk if self.backbone.training else self.dropout_off()(self._pool_chunk)
         parts = [replayed(work, tokens.select(rows), random=True) for rows in order]
         return self._in_order(parts, order)
+
+    def _pool_chunk(self, tokens: Tokens) -> Tensor:
+        # A copy: the vectors of first tokens are a view that would hold the states of all.
+        return self._pool_block(tokens).clone()
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
         if self.packs(tokens):

@@ -170,7 +170,7 @@ class Settings:
 
 
 VARIABLE = "CONTRASENT_PRECISION"
-SHOWN_IN_BF16 = ("simcse",)
+SHOWN_IN_BF16 = ("simcse", "simcse_plus_plus", "simcse_supervised")
 """Methods that were shown to train as well in bf16 as in fp32 (``contrasent reproduce
 own:precision``): their precision is "auto" unless another is stated, and so is a combination's."""
 
