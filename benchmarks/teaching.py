@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.judged import Judged, arguments
 from contrasent.adapt.bench import Bench, difference, queries_of
-from contrasent.adapt.teaching import learn_from_queries
+from contrasent.adapt.cross_validation import learn_from_queries
 from contrasent.datasets.beir import read_qrels, read_texts
 from contrasent.metrics import normalize
 from contrasent.model.pretrained import MINILM

@@ -24,6 +24,8 @@ BANNED = {
     r"\blest\b": "to avoid",
     r"\bwhatever\b": "for any",
     r"\banew\b": "again",
+    r"\bby contrast\b": "by contrastive learning",
+    r"\bpassed over\b": "skipped",
     r"\b(goes|go|going) on\b": "continues",
     r"\b(goes|go) with\b": "needs",
     r"\bso many\b": "this many",

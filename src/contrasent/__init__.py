@@ -1,4 +1,4 @@
-"""Sentence embeddings learned by contrast: train them, measure them honestly, search with them.
+"""Sentence embeddings by contrastive learning: train, evaluate and search with them.
 
 The names below load what they need on first use, so that importing the package costs nothing.
 """

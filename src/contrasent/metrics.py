@@ -20,7 +20,7 @@ BLOCK = 2_000_000  # elements of a distance matrix in memory at once
 
 def cosine(first: ArrayLike, second: ArrayLike) -> Floats:
     """Cosine (n,) of each pair of rows of two (n, d); 0 for a zero vector, NaN for a NaN."""
-    # Of equal vectors exactly 1: with a root of each square some would be one ulp off, and a rank
+    # Exactly 1 for equal vectors: with a root of each square some would be one ulp off, and a rank
     # correlation would see differences where there are ties.
     a, b = np.asarray(first), np.asarray(second)
     products, left, right = (
@@ -196,7 +196,7 @@ def rank_biased_overlap(first: ArrayLike, second: ArrayLike, p: float = 0.9) -> 
 
     Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 30:
     beyond their depth, rankings are assumed to agree as much as within it. ``p`` is the chance that
-    a reader goes on to the next rank.
+    a reader continues to the next rank.
     """
     shared = shared_by_depth(first, second)
     depth = np.arange(1, shared.shape[1] + 1)

@@ -124,7 +124,7 @@ def panels(curves: Mapping[str, Mapping[str, Sequence[Point]]]) -> str | None:
 
 
 def maps(sides: Mapping[str, tuple[Vectors, Vectors]]) -> str:
-    """Vectors of pairs, a panel a model, in the plane in which they vary most (PCA), as SVG."""
+    """Vectors of pairs, one panel per model, in the plane of most variance (PCA), as SVG."""
     with canvas(3.4, 1, len(sides), layout=None) as (figure, grid):
         figure.subplots_adjust(left=0.01, right=0.99, top=0.92, bottom=0.02, wspace=0.03)
         for axes, (title, pair) in zip(np.atleast_1d(grid).ravel(), sides.items(), strict=True):
@@ -179,7 +179,7 @@ def densities(reports: Reports) -> str | None:
 def scores(
     reports: Reports, tasks: Sequence[str], wanted: Mapping[str, str], title: str
 ) -> str | None:
-    """Values of several tasks with their 95 % intervals, a mark a model, as SVG."""
+    """Values of several tasks with their 95 % intervals, one mark per model, as SVG."""
     rows = {n: r.select(**dict(wanted)) for n, r in reports.items()}
     known = [t for t in tasks if any(r.select(task=t).rows for r in rows.values())]
     if not known:

@@ -13,7 +13,7 @@ from notes import write_notes
 
 from commands import invoke, run
 from contrasent import files
-from contrasent.adapt import learner, teaching
+from contrasent.adapt import cross_validation, learner
 from contrasent.adapt import run as adaptation
 from contrasent.adapt.bench import Difference
 from contrasent.adapt.run import adapt_index, make_index, update_adaptation
@@ -270,8 +270,10 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, s
 def test_what_is_not_proven_is_not_kept(tmp_path, model, sentences, queries, monkeypatch):
     """A gain whose interval holds zero: the search stays, and no page is green."""
     close = Difference(0.003, -0.003, 0.008, 0.3, 0.99)
-    monkeypatch.setattr(teaching, "difference", lambda *_, **__: close)
-    monkeypatch.setattr(teaching, "best_strategy", lambda values, among: len(values["again"]) - 1)
+    monkeypatch.setattr(cross_validation, "difference", lambda *_, **__: close)
+    monkeypatch.setattr(
+        cross_validation, "best_strategy", lambda values, among: len(values["again"]) - 1
+    )
     notes = write_notes(tmp_path / "notes", sentences, range(24))
     lines = queries.read_text().splitlines()[1:25]
     (tmp_path / "asked.csv").write_text("\n".join(["query,document", *lines, *map(again, lines)]))

@@ -127,7 +127,7 @@ class Bench:
     ) -> list[list[Numbers]]:
         """The best rows of each query by each ranker."""
         query_vectors, shown = self.vectors[numbers], self.units >= 0
-        # Rankers that differ only in the weight of words share their candidates.
+        # Rankers that differ only in the weight of BM25 share their candidates.
         bare = [ranker.without_words for ranker in rankers]
         products = {
             share: np.asarray(self.index.vectors @ mapped(ranker, learned, query_vectors).T).T

@@ -70,7 +70,7 @@ def descend(
 
 
 SHARES = (None, 0.5, 1.0)  # of the map learned from queries; None keeps the prior's
-WEIGHTS, FEW_WEIGHTS = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4), (0.05, 0.2)  # of words
+WEIGHTS, FEW_WEIGHTS = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4), (0.05, 0.2)  # of BM25
 SMOOTHINGS = (0.0, 0.6)
 # The weight of answers to similar queries, and the cosine from which they count.
 BONUSES, FEW_BONUSES = ((0.0, 0.8), (1.0, 0.8), (1.0, 0.6), (3.0, 0.6)), ((0.0, 0.8), (3.0, 0.6))
@@ -153,7 +153,7 @@ class Learner:
         """All documents that answer some queries."""
         return {unit for number in numbers.tolist() for unit in self.bench.queries[number].relevant}
 
-    def fit(self, teaching: Numbers, absent: Set[int]) -> Vectors:
+    def fit(self, training: Numbers, absent: Set[int]) -> Vectors:
         """(d, d) map learned from queries; ``absent`` documents are neither right nor wrong."""
         bench, random = self.bench, np.random.default_rng(self.seed)
         matrix = np.eye(bench.vectors.shape[1], dtype=np.float32)
@@ -162,7 +162,7 @@ class Learner:
         present = (bench.units >= 0) & ~np.isin(bench.units, list(absent))
         alive = np.flatnonzero(present)
         answers = {i: rows[present[rows]] for i, rows in enumerate(self.answers)}
-        able = np.array([i for i in teaching.tolist() if len(answers[i])], dtype=np.int64)
+        able = np.array([i for i in training.tolist() if len(answers[i])], dtype=np.int64)
         if not len(able):
             return matrix
         batch = min(BATCH, len(able))
@@ -191,19 +191,19 @@ class Learner:
         steps = min(LONGEST, max(SHORTEST, EPOCHS * len(able) // batch))
         return descend(matrix, slope_of, rate=RATE, steps=steps)
 
-    def learned(self, teaching: Numbers, absent: Set[int], *, maps: bool) -> Learned:
+    def learned(self, training: Numbers, absent: Set[int], *, maps: bool) -> Learned:
         """The result of some queries: a map learned from them or the prior's, and their answers."""
         bench = self.bench
         answers = list[tuple[str, ...]]()
-        for number in teaching.tolist():
+        for number in training.tolist():
             gains = bench.queries[number].relevant.items()
             units = [unit for unit, gain in gains if gain > 0 and unit not in absent]
             answers.append(tuple(bench.documents[unit] for unit in units))
         return replace(
             bench.learned,
-            matrix=self.fit(teaching, absent) if maps else bench.learned.matrix,
+            matrix=self.fit(training, absent) if maps else bench.learned.matrix,
             neighbors=self.neighbors,
-            known=KnownQueries(bench.vectors[teaching], tuple(answers)),
+            known=KnownQueries(bench.vectors[training], tuple(answers)),
         )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from contrasent.adapt.bench import Bench, Difference, difference
+from contrasent.adapt.cross_validation import LEVEL, LearningResult
 from contrasent.adapt.steps import UNMEASURED, Steps
-from contrasent.adapt.teaching import LEVEL, TeachingResult
 from contrasent.adapt.user_queries import MIN_DOCUMENTS, needed
 from contrasent.files import render, write_json, write_text
 from contrasent.search.answers import answers
@@ -24,7 +24,7 @@ SHOWN = 5  # queries that gained most, and that lost most
 LOOKED_AT = 50  # of which this many, as first answers may be the same
 
 
-def gain_of_words(bench: Bench, default: Ranker, *, seed: int) -> Difference | None:
+def gain_of_bm25(bench: Bench, default: Ranker, *, seed: int) -> Difference | None:
     """The default search minus vectors alone on user queries; None if they are too few to tell."""
     if len({query.document for query in bench.queries}) < MIN_DOCUMENTS or not default.uses_bm25:
         return None
@@ -37,14 +37,14 @@ def report_facts(
     kept: Ranker,
     words: Difference | None,
     steps: Steps,
-    result: TeachingResult | None,
+    result: LearningResult | None,
     *,
     ignored: str,
     encoder: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """The search before and after an adaptation, and the evidence for it.
 
-    ``words``: see :func:`gain_of_words`; ``result``: None where there were too few queries, and
+    ``words``: see :func:`gain_of_bm25`; ``result``: None where there were too few queries, and
     ``ignored`` why, if some were given; ``encoder``: the verdict about one that queries trained.
     """
     untested = f"queries ignored: {ignored}" if ignored else f"needs {needed()}"
@@ -97,7 +97,7 @@ def report_facts(
 
 
 def largest_changes(
-    bench: Bench, result: TeachingResult, default: Ranker, encode: EncodeFn
+    bench: Bench, result: LearningResult, default: Ranker, encode: EncodeFn
 ) -> list[dict[str, Any]]:
     """The queries that gained and lost most, of those whose first answer is another now."""
     moved = result.values_after - result.values_before

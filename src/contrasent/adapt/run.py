@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.cross_validation import learn_from_queries
 from contrasent.adapt.learner import train_encoder as fit_encoder
 from contrasent.adapt.report import (
     PAGE,
     REPORT,
-    gain_of_words,
+    gain_of_bm25,
     largest_changes,
     report_facts,
     write_report,
 )
 from contrasent.adapt.steps import learn_from_text
-from contrasent.adapt.teaching import learn_from_queries
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
@@ -413,7 +413,7 @@ class _AdaptationRun:
             bench.learned = learned
             self.log(f"learning from {len(bench.queries):,} queries")
             result = learn_from_queries(bench, self.prior, start=ranker, **common)
-            words = gain_of_words(bench, self.prior, seed=self.seed)
+            words = gain_of_bm25(bench, self.prior, seed=self.seed)
             ranker, learned = result.ranker, result.learned
             if result.improved:
                 changes = largest_changes(bench, result, self.prior, self.encode)

@@ -151,7 +151,7 @@ class _Sentence:
 def _draw(
     rows: Sequence[Row], random: np.random.Generator
 ) -> tuple[list[_Sentence], list[_Sentence]]:
-    """Sentences to evaluate on, one a row of some documents, and to train on, of the others."""
+    """Sentences to evaluate on, one per row of some documents, and to train on, of the others."""
     documents = [document_of(row.id, row.metadata) for row in rows]
     names = list(dict.fromkeys(documents))
     places = {names[i]: place for place, i in enumerate(random.permutation(len(names)))}

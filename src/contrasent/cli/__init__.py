@@ -1,4 +1,4 @@
-"""The command line: one command a file, which parses, calls and prints.
+"""The command line: one command per file, which parses, calls and prints.
 
 Heavy imports happen inside the commands, so that ``--help`` answers at once.
 """

@@ -92,7 +92,7 @@ def _elsewhere(error: Any) -> str:
 app = typer.Typer(
     name="contrasent",
     rich_markup_mode="markdown",
-    help="Train sentence embeddings by contrast, evaluate them, and search with them.",
+    help="Train sentence embeddings by contrastive learning, evaluate them, and search.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
@@ -105,7 +105,7 @@ def _version(wanted: bool) -> None:
 
 
 WELCOME = """\
-contrasent: sentence embeddings learned by contrast. Four things to try:
+contrasent: sentence embeddings by contrastive learning. Four things to try:
 
   contrasent demo                           train and search, on text you already have
   contrasent adapt FOLDER -o my-search     the same for your own documents

@@ -1,4 +1,4 @@
-"""``contrasent demo``: learning by contrast, and search, on text that every machine has."""
+"""``contrasent demo``: contrastive learning and search, on text that every machine has."""
 
 import json
 import tempfile
@@ -28,7 +28,7 @@ QUESTIONS = (
 )
 
 
-TAUGHT = 4  # one in this many summaries is a query to learn from; every second one is held out
+EVERY = 4  # one in this many summaries is a query to learn from; every second one is held out
 
 
 @options.command
@@ -44,7 +44,7 @@ def demo(
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Train a model by contrast, and search, on the documentation of the installed packages.
+    """Train a model, and search, on the documentation of the installed packages.
 
     Documentation strings are read as text; nothing is imported or run. Each first sentence, a
     summary, should find the explanation that follows it.
@@ -104,11 +104,11 @@ def _search(
     from contrasent.search.index import Index
 
     with tempfile.TemporaryDirectory() as place:
-        teaching = Path(place) / "summaries.jsonl"
-        with teaching.open("w", encoding="utf-8") as stream:
-            for query, document in source.summaries[::TAUGHT]:
+        queries = Path(place) / "summaries.jsonl"
+        with queries.open("w", encoding="utf-8") as stream:
+            for query, document in source.summaries[::EVERY]:
                 stream.write(json.dumps({"query": query, "document": document}) + "\n")
-        done = carry_out(source, output, model=model, queries=teaching, budget=seconds, **again)
+        done = carry_out(source, output, model=model, queries=queries, budget=seconds, **again)
     folder = done.folder / "index"
     index = Index.open(folder)
     encode = open_index_model(index)

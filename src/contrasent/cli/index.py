@@ -219,7 +219,7 @@ def _remove_rows(folder: Path, ids: list[str], where: list[str]) -> options.Outp
 
 
 def _list(folder: Path, pattern: str) -> options.Output:
-    """The documents of an index, one a line."""
+    """The documents of an index, one per line."""
     from contrasent.indexing.contents import list_documents
 
     documents = list_documents(folder, pattern)

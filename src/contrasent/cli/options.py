@@ -296,7 +296,7 @@ def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
 
 
 def chosen_weight(bm25_weight: float | None, vectors_only: bool) -> float | None:
-    """The share of words that a command's options choose; None for the index's own."""
+    """The weight of BM25 that a command's options choose; None for the index's own."""
     if vectors_only and bm25_weight:
         raise OptionError("--bm25-weight", bm25_weight, "cannot be combined with --vectors-only")
     return 0.0 if vectors_only else bm25_weight

@@ -179,7 +179,7 @@ def _printed(lines: Sequence[Line]) -> str:
 
 
 def read_queries(path: Path) -> list[str]:
-    """One query a line; blank lines are left out."""
+    """One query per line; blank lines are left out."""
     from contrasent.text.sources import find
 
     lines = (line.strip() for file in find(str(path)) for _, line in file.lines())

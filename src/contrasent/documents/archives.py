@@ -1,7 +1,7 @@
 """The files behind a source: of a folder, a zip archive or a gzip file, or the source itself.
 
 Nothing is unpacked to disk and no name in an archive is followed, so that none can lead outside.
-What may hold secrets, is hidden, or was left by tools is passed over, with its reason reported.
+What may hold secrets, is hidden, or was left by tools is skipped, with its reason reported.
 """
 
 import errno
@@ -30,7 +30,7 @@ UNPACKED = 100_000_000  # bytes that any archive may unpack to in all
 
 
 class Reason(StrEnum):
-    """Why a file, or a row of a table, was passed over."""
+    """Why a file, or a row of a table, was skipped."""
 
     HIDDEN = "hidden"
     EXCLUDED = "excluded"

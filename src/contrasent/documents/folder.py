@@ -18,7 +18,7 @@ from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError
 from contrasent.text.sources import missing
 
-SHOWN = 5  # names of files that were passed over for one reason
+SHOWN = 5  # names of files that were skipped for one reason
 DOCUMENTS = 5_000_000  # of one index, rows of tables included
 PASSING = {  # reasons that may pass
     Reason.NEEDS_DOCUMENTS, Reason.NEEDS_PARQUET, Reason.UNREADABLE, Reason.TIMED_OUT,
@@ -41,7 +41,7 @@ _REMEDIES = {
 
 @dataclass(slots=True)
 class Skipped:
-    """How many files, or rows of tables, were passed over for one reason, and which files."""
+    """How many files, or rows of tables, were skipped for one reason, and which files."""
 
     count: int = 0
     names: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class ReadReport:
     keys: int = 0
 
     def skip(self, reason: Reason, name: str) -> None:
-        """Count a file, or a row of a table, that was passed over."""
+        """Count a file, or a row of a table, that was skipped."""
         self.skipped.setdefault(reason, Skipped()).add(name)
 
     def note(self, name: str, kind: str, *values: Any) -> None:
@@ -98,7 +98,7 @@ class ReadReport:
         return shown + [f"{more:,} more tables are read in the same way"] * (more > 0)
 
     def skipped_lines(self) -> list[str]:
-        """Skipped files, a line a reason with the first names."""
+        """Skipped files, one line per reason with the first names."""
         shown = list[str]()
         if self.keys:
             lines = "line with" if self.keys == 1 else "lines with"

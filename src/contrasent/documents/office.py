@@ -319,7 +319,7 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
 
 
 def read_slides(data: bytes, skip: Report) -> Parsed:
-    """Title, sections and metadata of a pptx, a section a slide with its notes."""
+    """Title, sections and metadata of a pptx, one section per slide with its notes."""
     builder = SectionBuilder()
     with opened(data) as archive:
         about, shown = properties(archive), related(archive, "ppt/presentation.xml")

@@ -346,7 +346,7 @@ def _table(file: File) -> Iterator[Document]:
 
 
 def _json(file: File) -> Iterator[Document]:
-    """One object, or rows: a list of them, or one a line."""
+    """One object, or rows: a list of them, or one per line."""
     text = file.text(rows=True)
     try:
         values = json.loads(text)

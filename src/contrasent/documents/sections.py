@@ -147,7 +147,7 @@ class SectionBuilder:
         self._add("\n".join(line for line in lines if line))
 
     def table(self, rows: Iterable[Iterable[str]]) -> None:
-        """Add the cells of a table that are filled, a line a row."""
+        """Add the cells of a table that are filled, one line per row."""
         shown = (filter(None, map(one_line, cells)) for cells in rows)
         self.lines("\n".join(map(" | ".join, shown)))
 

@@ -1,4 +1,4 @@
-"""Tables and workbooks to documents, one a row, by their contents; unreadable rows are counted.
+"""Tables and workbooks to documents, one per row, by their contents; unreadable rows are counted.
 
 Workbooks are read by calamine: the cells of the sheets that are shown, as a program shows them.
 Added is what calamine does not tell: which numbers are shares, which cells of an ods are merged,

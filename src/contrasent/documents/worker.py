@@ -41,7 +41,7 @@ class FileReader:
         self._due = math.inf  # when the process must have answered
 
     def read(self, entry: Entry) -> Iterator[tuple[Any, ...]]:
-        """What a file holds: ("document", document), and what is to be reported, as ``Tell``."""
+        """What a file holds: ("document", document), and what ``Tell`` reports."""
         if self._process is None or self._process.poll() is not None:
             self.close()
             self._process = subprocess.Popen(

@@ -118,7 +118,7 @@ class Packing:
 
     @cached_property
     def slots(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
-        """Of each token, in ``near``: what lies before its row, its row's length, and all."""
+        """For each token, in ``near``: what lies before its row, its row's length, and all."""
         counts = [group.count for group in self.near]
         padded = np.repeat([group.length for group in self.near], counts)
         before = np.concatenate([[0], np.cumsum(padded)])
@@ -198,7 +198,7 @@ def states(
 
 
 def fill(tokens: int) -> int:
-    """How many tokens to add to so many in training, at most 1 in 32; none if oneDNN is off."""
+    """How many tokens to add to these in training, at most 1 in 32; none if oneDNN is off."""
     if not torch.is_grad_enabled() or not torch.backends.mkldnn.enabled:
         return 0
     # It keeps a kernel for each shape, of products and of GELU.

@@ -129,7 +129,7 @@ def _text_encoder(config: Any) -> Any:
 
 
 def is_causal(backbone: nn.Module, *, always: bool = False) -> bool:
-    """Whether attention is causal; ``always``: in the architecture, whatever the config says."""
+    """Whether attention is causal; ``always``: by the architecture, regardless of the config."""
     config: Any = backbone.config
     as_made = always or getattr(config, "is_causal", True)
     return bool(as_made) and any(getattr(m, "is_causal", False) for m in backbone.modules())
@@ -200,7 +200,7 @@ MOST = 4  # concurrent calls; more would wait for each other between torch's ope
 
 
 class PooledBackbone(nn.Module):
-    """A backbone and a pooler: one vector for each row of tokens, whatever the batch it is in.
+    """A backbone and a pooler: one vector for each row of tokens, independent of its batch.
 
     Attributes:
         backbone: a transformers encoder without its own pooling layer.
@@ -283,7 +283,7 @@ class PooledBackbone(nn.Module):
         return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
 
     def blocks(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Rows of (n,) tokens each that are to be padded and computed together."""
+        """Rows of (n,) tokens each, to pad and compute together."""
         mixed = self._config.model_type in MIXED
         if self.bucketed and not mixed:
             return [np.arange(len(lengths))]
@@ -358,7 +358,7 @@ class PooledBackbone(nn.Module):
     ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
         """Hidden states (n, t, d), the last or the embeddings and all; ids and mask (n, t).
 
-        Of one padded block; ``further`` goes to the backbone.
+        One padded block; ``further`` goes to the backbone.
         """
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.

@@ -125,7 +125,7 @@ def without_place(config: Any, hidden: float | None) -> float:
 @contextmanager
 def off(module: nn.Module) -> Iterator[None]:
     """Switch off all dropout below a module, attention included, and restore it afterwards."""
-    # Of every sub-module: attention reads the flag of its own module, not of an ``nn.Dropout``.
+    # In every sub-module: attention reads the flag of its own module, not of an ``nn.Dropout``.
     were = [(m, m.training) for m in module.modules()]
     for m, _ in were:
         m.training = False

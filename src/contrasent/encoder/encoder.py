@@ -207,7 +207,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         """Encode tokenized sentences as vectors (n, d), not normalized.
 
         Rows are packed or grouped by length, which does not change the result. Vectors are float32
-        whatever the precision inside, or float64 for a model in float64.
+        regardless of the precision inside, or float64 for a model in float64.
 
         Args:
             tokens: the sentences.

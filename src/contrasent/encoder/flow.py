@@ -136,7 +136,7 @@ class Flow(nn.Module):
         return torch.cat([*aside, x], 1), volume
 
     def loss(self, x: Tensor) -> Tensor:
-        """Mean negative log-likelihood in bits a dimension."""
+        """Mean negative log-likelihood in bits per dimension."""
         z, volume = self(x)
         normal = -0.5 * (z**2).sum(1) - 0.5 * self.dimension * math.log(2 * math.pi)
         nats: Tensor = -(normal + volume).mean()

@@ -2,7 +2,7 @@
 
 All are edits of one code base: encoder (bert.*, roberta.*), a head on [CLS] (mlp.*, later pooler.*)
 and training's own parts. The head belongs to supervised SimCSE alone, whose files look like
-unsupervised SimCSE's: hence the option.
+unsupervised SimCSE's, so there is an option.
 """
 
 import json

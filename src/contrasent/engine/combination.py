@@ -40,7 +40,7 @@ class Combination(Objective):
                 raise OptionError("--objective", names, problem)
         if contrast_weight is None:
             weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}
-            contrast_weight = _one(weights, 1.0, names, "weights of the contrast")
+            contrast_weight = _one(weights, 1.0, names, "weights of the contrastive loss")
         self.labeled = any(part.labeled for part in parts)
         self.graded = any(part.graded for part in parts)
         self.views = _views(parts, names)
@@ -74,11 +74,13 @@ class Combination(Objective):
         contrasted = [view for view, role in columns if role != "edited"]
         plain = not self.labeled and contrasted == [Identity(), Identity()]
         if self.graded and self.contrast is not None:
-            problem = "a contrast treats every pair as a positive, which scored pairs are not"
+            problem = (
+                "a contrastive loss treats every pair as a positive, which scored pairs are not"
+            )
         elif twice:
             problem = "both use a queue"
         elif self.queue is not None and self.contrast is None:
-            problem = "a queue needs a contrast"
+            problem = "a queue needs a contrastive loss"
         elif self.queue is not None and self.second is not None:
             problem = "a queue with two independent encoders is not defined"
         elif self.queue is not None and self.baseline is not None:

@@ -1,4 +1,4 @@
-"""Terms computed from vectors alone: the contrast, of dimensions, and of rated pairs."""
+"""Terms computed from vectors alone: contrastive, of dimensions, and of rated pairs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

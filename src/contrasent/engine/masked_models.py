@@ -201,8 +201,8 @@ def _on(beside: Tensor, values: NDArray[Any]) -> Tensor:
 class MaskedLanguageModeling(Term):
     """Masked language modeling on copies of all columns (SimCSE, appendix A).
 
-    Masks are drawn independently for every row of every view, and do not affect the contrast. The
-    loss is the mean over the masked tokens of all processes.
+    Masks are drawn independently for every row of every view, and do not affect the contrastive
+    loss. This loss is the mean over the masked tokens of all processes.
 
     Args:
         mask_ratio: share of the tokens to mask.

@@ -77,7 +77,7 @@ class MomentumQueue(nn.Module):
         self._waiting: list[Tensor] = []
 
     def negatives(self) -> Tensor | None:
-        """Negatives (q, d) for the contrast, or None as long as the queue is empty."""
+        """Negatives (q, d) for the contrastive loss, or None as long as the queue is empty."""
         if self._filled is None:
             self._filled = int(self.filled)
         filled = self._filled

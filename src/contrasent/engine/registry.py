@@ -81,9 +81,9 @@ def methods(name: str) -> list[Method]:
 def parameters(name: str) -> dict[str, Parameter]:
     """The parameters of a method.
 
-    Of a combination, the parameters of all its methods; where two have the same, the first says its
-    type and default, unless its default is ``Neutral`` and another's is not. Those of one name and
-    different types are different things: each keeps its default, a stated value is for both.
+    For a combination, the parameters of all its methods; where two have the same, the first says
+    its type and default, unless its default is ``Neutral`` and another's is not. Those of one name
+    and different types are different things: each keeps its default, a stated value is for both.
     """
     shared: dict[str, Parameter] = {}
     for method in methods(name):
@@ -96,7 +96,7 @@ def parameters(name: str) -> dict[str, Parameter]:
 def published(name: str, base: str | None = None) -> dict[str, Any]:
     """The settings of a run that a method was published with, for BERT base or a named base.
 
-    Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
+    For a combination, those of the first method whose settings are not plain SimCSE's: a learning
     rate belongs to its batch, so they stay together. Cached gradients are left out there, since the
     other methods may not allow them.
     """

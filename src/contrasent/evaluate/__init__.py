@@ -1,1 +1,1 @@
-"""Evaluation: from an ``EncodeFn`` to a ``Report``, whatever the model."""
+"""Evaluation: from any model's ``EncodeFn`` to a ``Report``."""

@@ -80,7 +80,7 @@ def pair_classification(
 ) -> Report:
     """Distinguish paraphrases from other pairs by their cosine.
 
-    Of each set of pairs with classes 0 and 1, by default the test set of MRPC, and QQP, rows "ap"
+    Each set of pairs with classes 0 and 1, by default the test set of MRPC, and QQP, has rows "ap"
     (average precision) and "f1_best".
     """
     if sets is None:

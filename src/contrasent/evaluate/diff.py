@@ -169,7 +169,7 @@ def diff_models(
 
     Args:
         old: the current model, a function from texts to vectors.
-        new: the model that is to replace it.
+        new: the model that would replace it.
         documents: texts to search. Repeated texts are left out, as their order is arbitrary.
         queries: texts to search for; if None, documents, each without itself.
         sample: most queries; from more, a random sample is drawn.

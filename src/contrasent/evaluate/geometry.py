@@ -54,7 +54,7 @@ def geometry(
     Rows "alignment", "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh,
     2019), "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli, 2007); the
     notes hold the singular values and the histograms of cosine by rating, for pictures.
-    ``sample``: use at most so many pairs, drawn with the seed.
+    ``sample``: use at most this many pairs, drawn with the seed.
     """
     check_choice("split", split, ("all", *SPLITS))
     if pairs is None:

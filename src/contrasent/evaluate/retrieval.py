@@ -166,7 +166,7 @@ def _context(
     judged: Iterable[Mapping[Any, float]],
     excluded: Iterable[object],
 ) -> str:
-    """A digest of what queries with keys (q,) are measured against, whatever their order."""
+    """A digest of what queries with keys (q,) are measured against, independent of their order."""
     queries = zip(keys.tolist(), judged, excluded, strict=True)
     return digest([*documents, *sorted(f"{q} {sorted(g.items())} {own}" for q, g, own in queries)])
 
@@ -346,7 +346,7 @@ def nearest_documents(
 
 
 Search = Callable[[Sequence[str], int], Sequence[Sequence[str]]]
-"""Queries and a number in; for each query the names of so many documents, best first."""
+"""Queries and a number in; for each query the names of that many documents, best first."""
 
 
 def search_retrieval(
@@ -361,7 +361,7 @@ def search_retrieval(
 ) -> Report:
     """Score a search on finding each query's relevant documents.
 
-    ``search`` takes queries and a number, and returns names of ``documents``. A judged document
+    ``search`` takes queries and a number, and returns names of ``documents``. A relevant document
     that is not there is not found; a note counts them. The rows are those of
     :func:`contrasent.evaluate.retrieval.retrieval`.
     """

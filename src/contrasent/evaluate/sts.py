@@ -178,7 +178,7 @@ def several_pairs(
     """Score a model on several sets of labeled pairs, from :func:`check_pairs`.
 
     Rows "spearman" and "pearson" for each; of several also "pairs", aggregate "mean": the plain
-    mean. With fewer than 20 pairs they have no interval, and a note says so.
+    mean. Fewer than 20 pairs give no interval; the notes name them.
     """
     sides = [side for p in files.values() for side in (p.first, p.second)]
     encoded, builder = encode_distinct(encode, sides), ReportBuilder(resamples, seed)

@@ -160,7 +160,7 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
 def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str, list[str]]:
     """By suite, the data sets that are neither in the data folder nor, in this form, on the hub."""
     located = {data_set.name: data_set.locate(folder) for data_set in official.data_sets()}
-    # Some sets have only one form, whatever the form of the others.
+    # Some sets have only one form, regardless of the others.
     there = {name for name, by in located.items() if by.get(form, any(by.values()))}
     return {n: [own for own in suite.data if own not in there] for n, suite in SUITES.items()}
 

@@ -127,7 +127,7 @@ def add_outcomes(
 ) -> Floats:
     """Add the rows of a task: means over the seeds."""
     tested = np.sort(np.concatenate(outcomes[0].parts))
-    # Folds have equal weight, whatever their size.
+    # Folds have equal weight, regardless of their size.
     values = np.array(
         [np.mean([(o.guesses == labels)[p].mean() for p in o.parts]) for o in outcomes]
     )
@@ -177,8 +177,8 @@ def few_shot(
 ) -> Report:
     """Score a model on classification from few examples.
 
-    Of each set rows "accuracy@K", K examples a class: the mean over the draws. Of several sets also
-    their plain mean, "FewShot6" by default. A set without a test split is parted at random:
+    Each set has rows "accuracy@K", K examples per class: the mean over the draws. Several sets also
+    have their plain mean, "FewShot6" by default. A set without a test split is split at random:
     examples come from one half, the other is tested.
     """
     data = sets or {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}

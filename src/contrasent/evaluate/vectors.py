@@ -112,7 +112,7 @@ def check_spread(similarity: NDArray[np.float64], task: str) -> None:
 
 
 class ReportBuilder:
-    """The rows of a report, in order, with intervals from so many resamples."""
+    """The rows of a report, in order, with intervals from bootstrap resamples."""
 
     def __init__(self, resamples: int = RESAMPLES, seed: int = 0) -> None:
         self.resamples, self.seed = resamples, seed
@@ -152,7 +152,7 @@ class ReportBuilder:
         keyed: bool = True,
         context: str = "",
     ) -> None:
-        """Add the mean of values (n,), one an item; reports compare items with keys (n,)."""
+        """Add the mean of values (n,), one per item; reports compare items with keys (n,)."""
         v = np.asarray(values, dtype=np.float64)
         items = Items("mean", keys, v[None], context=context) if keys is not None else None
         means = {"": lambda counts: counts @ v / len(v)}

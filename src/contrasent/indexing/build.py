@@ -46,7 +46,7 @@ class IndexInput:
     ) -> BaseIndex:
         """Encode the rows and write the index; what a killed call encoded is kept.
 
-        Of a named source nothing is encoded yet, and words alone can search the index.
+        With a named source nothing is encoded yet, and only BM25 searches the index.
         """
         facts, how = self.facts, dict[str, Any](overwrite=overwrite, source=source)
         if source is not None:
@@ -153,8 +153,8 @@ def index_folder(
     shows the progress of this and all other long work.
 
     Args:
-        source: a folder, an archive or a document; a table or a file of lines, with one text a row;
-            "-" for lines on standard input.
+        source: a folder, an archive or a document; a table or a file of lines, with one text per
+            row; "-" for lines on standard input.
         output: the index to make.
         model: folder or name of the model; by default the installed one that suits the language.
         pooling: pooling of a plain encoder, whose folder does not name one.

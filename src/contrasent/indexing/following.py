@@ -232,7 +232,7 @@ def own_folder(index: str | Path) -> Path:
 
 
 class _Follower:
-    """An index and its documents; the model is opened when something is to be encoded."""
+    """An index and its documents; the model is opened when it is first needed."""
 
     def __init__(
         self,
@@ -279,7 +279,7 @@ class _Follower:
             return apply_changes(writer, source, changes, encode)
 
     def _unchanged(self, store: Store, checksum: bool) -> SyncResult | None:
-        """The result where nothing is to be done; otherwise None."""
+        """The result if nothing changed; otherwise None."""
         origin = Origin.read(store.facts.origin)
         source = self.documents(origin)
         changes = compare(store, source, checksum)

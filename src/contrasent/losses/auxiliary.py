@@ -1,7 +1,7 @@
-"""Other losses than the contrast: between the dimensions of two views, and over tokens.
+"""Losses beside the contrastive one: between the dimensions of two views, and over tokens.
 
 Across processes gather the rows of dimensions first: the statistics are those of the whole batch.
-Of tokens a mean of means is not the mean over tokens: `count` is the number to divide by.
+For tokens, a mean of means is not the mean over tokens: `count` is the number to divide by.
 """
 
 import math
@@ -61,7 +61,7 @@ def dimension_wise_contrast(
 
     Raises:
         OptionError: tau is not positive, or a name is unknown.
-        ValueError: the shapes differ, or a column of one row is to be standardized.
+        ValueError: the shapes differ, or a batch of one row cannot be standardized.
     """
     if not 0 < temperature < math.inf:
         raise OptionError("temperature", temperature, "must be greater than 0, such as 5")

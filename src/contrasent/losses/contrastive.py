@@ -140,7 +140,7 @@ class Negatives:
 
         ``positive``: (k,) logits of the positive pairs, s_i^+. ``logits``: (k, columns), s_ij.
         """
-        # log w_ij; an anchor's own column is no negative.
+        # log w_ij; an anchor's own column is not a negative.
         weights = self.log_weights(logits, part)
         weights = torch.zeros_like(logits) if weights is None else weights
         weights = weights.masked_fill(self.own(logits, part), -math.inf)
@@ -359,7 +359,7 @@ def two_source_info_nce(
         factor_form: where m stands: "positive_logit" or "negative_sum".
         weights: of the negatives, (n, m + m * h + q) or a function, as in ``info_nce``.
         hardness: beta, as in ``info_nce``.
-        debias: tau^+, as in ``info_nce``; its s_i^+ is s_i, whatever the factor.
+        debias: tau^+, as in ``info_nce``; its s_i^+ is s_i, without the factor.
         form: as in ``info_nce``; m in the place "positive_logit" alone unless it is "softmax".
         bias: b of "sigmoid".
 

@@ -63,7 +63,7 @@ class Prompts:
         return self.texts[name]
 
     def of_task(self, task: Task) -> str:
-        """The prompt for queries or for documents; "" without one, whatever the default is."""
+        """The prompt for queries or for documents; "" without one, not the default prompt."""
         return next((self.texts[name] for name in TASKS[task] if name in self.texts), "")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Poolers, which make one vector a sentence of token vectors: each is one class here.
+"""Poolers, which make one vector per sentence of token vectors: each is one class here.
 
 A pooler says what it makes in the few operations of :class:`Rows`, which torch and numpy both have:
 training (:mod:`contrasent.encoder.poolers`) and encoding without torch
@@ -37,8 +37,8 @@ Part = tuple[str, dict[str, Any], dict[str, Any]]
 class Rows(Protocol):
     """Rows of tokens, in torch or numpy.
 
-    Values are one number or vector a token: (n, t) or (n, t, d) of padded rows in torch, (T,) or
-    (T, d) of rows one after the other in numpy. What is reduced is one a row: (n,) or (n, d).
+    Values are one number or vector per token: (n, t) or (n, t, d) of padded rows in torch, (T,) or
+    (T, d) of rows one after the other in numpy. What is reduced is one per row: (n,) or (n, d).
     ``among`` picks tokens of each row by booleans.
     """
 
@@ -107,7 +107,7 @@ class Pooler(ABC):
     def initial(self, size: int, vocabulary: int) -> "dict[str, NDArray[Any]]":
         """What it keeps, before training: weights (float32), which are trained, and counts.
 
-        For vectors of that size and so many tokens. Saved with a model, and part of its identity.
+        For vectors of that size and a vocabulary. Saved with a model, and part of its identity.
         """
         return {}
 
@@ -152,7 +152,7 @@ class Maximum(Pooler):
 class LastToken(Pooler):
     """The last token's vector in the last layer; for embedding models that are decoders.
 
-    Of a decoder it is the only one that has seen the whole text.
+    In a decoder it is the only one that has seen the whole text.
     """
 
     name, mode = "last_token", "lasttoken"

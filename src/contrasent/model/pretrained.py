@@ -49,7 +49,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
 
 
 def _installed(name: str) -> Path | None:
-    """The folder of a model that a package carries; None if the hub is to be asked for it."""
+    """The folder of a model in an installed package; None if the hub has it."""
     for base, (publisher, find) in INSTALLED.items():
         if name.removeprefix(publisher) == base:
             return find()
@@ -208,4 +208,4 @@ INSTALLED: dict[str, tuple[str, Callable[[], Path | None]]] = {
     SMOLLM2: ("", smollm2),
 }
 """Models that installed packages carry: what may stand before the name, and what finds the folder
-(None if the hub is to be asked)."""
+(None if the hub has it)."""

@@ -1,1 +1,1 @@
-"""Training methods, one a file; the file's name is the method's name."""
+"""Training methods, one per file; the file's name is the method's name."""

@@ -16,7 +16,7 @@ class AnglE(engine.Objective):
 
     Paper and code: the paper's equation of the angle term uses a difference, the released code,
     followed here, a similarity. Their in-batch term
-    (section 3.3) needs pairs known to be positives, and is the contrast of other methods.
+    (section 3.3) needs pairs known to be positives, and is the contrastive loss of other methods.
 
     Args:
         temperature: tau of the cosine term.

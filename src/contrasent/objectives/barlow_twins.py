@@ -16,7 +16,7 @@ class BarlowTwins(engine.ContrastObjective):
     that the code does not have. The weight of the term relative to SimCSE's is not stated.
 
     Args:
-        contrast_weight: weight of the contrast; 0 trains with Barlow Twins alone.
+        contrast_weight: weight of the contrastive loss; 0 trains with Barlow Twins alone.
         barlow_weight: weight of the Barlow Twins term.
         off_diagonal: lambda of equation 4; 0.012 in the code.
         artificial: number of rows of noise; 0, 100, 300 or 704 in Table 2.

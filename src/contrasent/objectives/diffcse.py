@@ -1,4 +1,4 @@
-"""DiffCSE: contrast by dropout, and the vector must reveal which tokens were edited."""
+"""DiffCSE: SimCSE, and the vector must reveal which tokens were edited."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -44,7 +44,7 @@ class DiffCSE(engine.ContrastObjective):
 
     Args:
         projector: "batchnorm" (section 5, Table 5), "tanh" or "none"; removed after training.
-        contrast_weight: weight of the contrast; 0 leaves it out (Table 3).
+        contrast_weight: weight of the contrastive loss; 0 leaves it out (Table 3).
         difference_weight: lambda of the difference prediction.
         generator: folder or name of a masked language model with the encoder's vocabulary; the
             paper uses DistilBERT for BERT. A run from contrasent-small uses it for both.

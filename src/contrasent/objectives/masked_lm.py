@@ -1,4 +1,4 @@
-"""Masked language modeling: with a contrast, or alone."""
+"""Masked language modeling: with a contrastive loss, or alone."""
 
 from contrasent import engine
 
@@ -12,7 +12,7 @@ class MaskedLM(engine.Objective):
     until November 2021, and the published scores are older).
 
     Args:
-        masked_lm_weight: weight of the term (lambda) beside a contrast; 0.1 in Table E.1.
+        masked_lm_weight: weight of the term (lambda) beside a contrastive loss; 0.1 in Table E.1.
         mask_ratio: share of tokens to mask.
         language_head: head to start from: folder of its checkpoint, "new", or none for the
             encoder's own folder.

@@ -26,10 +26,11 @@ def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
 class Matryoshka(engine.ContrastObjective):
     """Matryoshka representation learning (Kusupati et al., 2022, section 3, equation 1).
 
-    The contrast is summed over vectors cut to each size, and full ones, all with weight 1, so that
-    a vector's first dimensions can be used alone. By itself this is SimCSE without a projector; "+"
-    combines it with the contrast of any method, as in "matryoshka+simcse_supervised". Named first,
-    it leaves out the other method's projector, whose vectors would be cut instead.
+    The contrastive loss is summed over vectors cut to each size, and full ones, all with weight 1,
+    so that a vector's first dimensions can be used alone. By itself this is SimCSE without a
+    projector; "+" combines it with the contrastive loss of any method, as in
+    "matryoshka+simcse_supervised". Named first, it leaves out the other method's projector, whose
+    vectors would be cut instead.
 
     The sizes are saved with the model, and the server offers them.
 

@@ -44,10 +44,10 @@ class RankingDistillation(engine.Objective):
 
     Args:
         guide: folder or name@commit of a sentence encoder.
-        temperature: tau of the contrast.
-        similarity: similarity of the contrast, "cosine" or "dot".
+        temperature: tau of the contrastive loss.
+        similarity: similarity in the contrastive loss, "cosine" or "dot".
         projector: "tanh", "batchnorm" or "none"; removed after training.
-        contrast_weight: weight of the contrast; 0 only distills.
+        contrast_weight: weight of the contrastive loss; 0 only distills.
         ranking_weight: weight of the term (gamma); the paper does not state one.
         ranking_temperature: tau of the term; 0.05 in the released code.
         guide_temperature: tau of the guide's ranking; half of ``ranking_temperature`` in the

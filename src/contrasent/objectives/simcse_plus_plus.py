@@ -1,4 +1,4 @@
-"""SimCSE++: negatives without dropout noise, contrast between dimensions."""
+"""SimCSE++: negatives without dropout noise, and a contrastive loss between dimensions."""
 
 from typing import Annotated, Any
 

@@ -129,7 +129,7 @@ def _item_text(item: Json) -> str:
 
 
 def cells_csv(book: Json) -> str:
-    """Every cell of the tables, one a line, numbers unrounded; formulas are escaped."""
+    """Every cell of the tables, one per line, numbers unrounded; formulas are escaped."""
     keys = ("paper", "ours", "sd", "low", "high", "seeds")
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")

@@ -1,6 +1,6 @@
 """The corpora that the items of a folder train on.
 
-A corpus is sampled from a file of the data folder (with a fixed seed, whatever the run's), written
+A corpus is sampled from a file of the data folder (with a fixed seed, not the run's), written
 once below the results, and known by the digest of its rows.
 """
 

@@ -87,7 +87,7 @@ def draw(figure: Json, name: str = "figure") -> str | None:
 
 
 def write_figures(folder: Path, book: Json) -> list[Path]:
-    """Write the figures of a book into a folder, one SVG file an item."""
+    """Write the figures of a book into a folder, one SVG file per item."""
     written = []
     for item in book["items"]:
         drawn = draw(item["figure"], item["name"])

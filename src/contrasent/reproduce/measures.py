@@ -92,7 +92,7 @@ def trace(record: Json, **options: Any) -> Report:
 
 
 def curve(record: Json, **options: Any) -> Report:
-    """Spearman's correlation after so many steps of a run, at its best, and at the end."""
+    """Spearman's correlation after some steps of a run, at its best, and at the end."""
     reports = [(step, Report.from_json(report)) for step, report in record["trace"]]
     rows, curves = [], {}
     for task in options["tasks"]:
@@ -124,7 +124,7 @@ def _best_and_last(points: Sequence[tuple[float, Row]]) -> tuple[Row, Row, Row]:
 
 
 def terms(record: Json) -> Report:
-    """The terms of the loss in the second half of a run, and each as a multiple of the contrast."""
+    """Loss terms in the second half of a run, each also as a multiple of the contrastive one."""
     if not record.get("terms"):
         raise DataError("the stored run lacks the terms of its loss; run it again")
     known, steps = record["terms"], int(record["steps"])

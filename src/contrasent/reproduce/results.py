@@ -303,7 +303,7 @@ def _own_cell(
     elif wanted := _wanted(item, entry["scale"], column):
         form = item.options(column.evaluation, entry["scale"]).get("form")
         matches = scores.select(**wanted).rows
-        # The sets in other languages have one form, whatever that of the others is.
+        # The sets in other languages have one form, regardless of the others.
         any_form = form is None or wanted.get("task", "").startswith("STSB-")
         if len(matches) == 1 and (any_form or _data_forms(scores.notes) <= {form}):
             (found,) = matches

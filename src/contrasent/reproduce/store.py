@@ -1,4 +1,4 @@
-"""Results on disk: one small JSON file a measurement, written atomically; locks between processes.
+"""Results on disk: one small JSON file per measurement, written atomically, and locks of processes.
 
 ```
 RESULTS/items/simcse-table1.lab.json   what the rows of an item consist of
@@ -46,7 +46,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """A digest of plain data, whatever the order of keys, 24 hexadecimal digits."""
+    """A digest of plain data in any order of keys, 24 hexadecimal digits."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 

@@ -120,7 +120,7 @@ class Candidates:
         return passages
 
     def best(self, queries: Vectors | None, vectors: Vectors | None) -> list[list[Answer]]:
-        """The answer in each hit; queries (q, d) and ``texts`` (n, d), or None for words alone."""
+        """The answer in each hit; queries (q, d) and ``texts`` (n, d); None for terms alone."""
         cosines = np.zeros((len(self.wanted), len(self.texts)), dtype=np.float32)
         if queries is not None and vectors is not None and len(self.texts):
             cosines = normalize(queries) @ normalize(vectors).T

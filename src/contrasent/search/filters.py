@@ -31,7 +31,7 @@ OPERATORS = ("$eq", "$ne", "$contains", *_WANTED)
 _JOINS = ("$and", "$or", "$not")
 DEPTH = 10  # nested filters; the SQL parser allows only about twenty
 PARTS, LETTERS = 16, 1000  # dotted parts of a field's name, and its characters
-CHECKED = 16  # up to so many fields in a filter, each must exist
+CHECKED = 16  # up to this many fields in a filter, each must exist
 NAMES, VALUES = 1024, 10_000  # field names in a filter, and values to compare with
 FEW, SHORT = 20, 60  # distinct values of a facet, and the characters of each
 _SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")

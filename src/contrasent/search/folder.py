@@ -196,7 +196,7 @@ def remove_files(
 
 
 def file_number(folder: Path | None) -> int:
-    """The file system's number of the database, whatever its name; 0 if it is not there."""
+    """The file system's number of the database, independent of its name; 0 if it is not there."""
     with suppress(OSError):
         return 0 if folder is None else (folder / DATABASE).stat().st_ino
     return 0

@@ -251,12 +251,12 @@ class BaseIndex(ABC):
 
     @property
     def unfinished(self) -> int:
-        """Rows without vectors; as long as there are some, words alone search."""
+        """Rows without vectors; as long as there are some, only BM25 searches."""
         return 0
 
     @property
     def bm25_only(self) -> str:
-        """The line about an index that words alone search as yet, or ""."""
+        """The line about an index that only BM25 searches as yet, or ""."""
         left, every = self.unfinished, len(self)
         return f"BM25 only: {100 * (every - left) // every} % encoded" if left else ""
 
@@ -585,7 +585,7 @@ class Index(BaseIndex):
 
     @property
     def unfinished(self) -> int:
-        """Rows without vectors; as long as there are some, words alone search."""
+        """Rows without vectors; as long as there are some, only BM25 searches."""
         return self.store.unfinished
 
     def __len__(self) -> int:
@@ -699,7 +699,7 @@ class Index(BaseIndex):
     ) -> RankedRows:
         """The best rows for one query, its vector (d,) and the mapped one, by all that counts."""
         check_deadline()
-        # Scores of all rows by words.
+        # BM25 scores of all rows.
         words = exact = np.zeros(self.facts.rows, np.float32)
         rarity = 0.0
         if ranker.uses_bm25:
@@ -745,7 +745,7 @@ class Index(BaseIndex):
         return Ranker(1.0).rank(candidates, k)
 
     def ranker_for(self, text: str, ranker: Ranker) -> Ranker:
-        """The ranker for a query: words count less where it is in another language."""
+        """The ranker for a query: BM25 weighs less where it is in another language."""
         if ranker.uses_bm25 and (stop := foreign_stop_words(text, self.facts.language)):
             # Texts in several languages hold the query's stop words.
             terms = {term for word in stop for term in self.analyzer(word)}

@@ -1,7 +1,7 @@
 """An index in Milvus: a local file through milvus-lite, or a server or cluster by its URI.
 
 Rows are ranked as in a folder, but the spread of cosines comes from a fixed sample of 2,000 rows,
-and that of words from the 2,000 best. What an index learned is not kept there.
+and that of BM25 scores from the 2,000 best. What an index learned is not kept there.
 """
 
 import json
@@ -213,7 +213,7 @@ class MilvusIndex(BaseIndex):
             others = [name for name in [*shared][:proposed] if name not in cosines]
             for name, row in self._stored(others, "vector").items():
                 cosines[name] = float(np.float32(row["vector"]) @ vector)
-            # Mean and spread of both over all rows; a filter changes no share of words.
+            # Mean and spread of both over all rows; a filter does not change the weight of BM25.
             dense = Spread.of(self.sample() @ vector)
             dense = dense._replace(best=max([dense.best, *cosines.values()]))
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))

@@ -1,7 +1,7 @@
-"""How a query finds rows: by vectors, by words, or by both in one ranking.
+"""How a query finds rows: by vectors, by BM25, or by both in one hybrid ranking.
 
 Both scores of a row become z-scores over all rows for that query; their weighted mean ranks them.
-The share of words grows where words single out their best row more clearly than vectors do theirs.
+The weight of BM25 grows where it separates its best row more clearly than vectors do theirs.
 
 The confidence of a hit is the product of two logistic regressions: whether the texts are about the
 query at all, and whether the hit answers if they are. Both are fitted for each base by
@@ -21,7 +21,7 @@ from contrasent.nearest import best_rows
 from contrasent.types import Mask, Numbers
 
 KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
-"""Share of words where the model knows the language of the texts, and where it does not; both
+"""Weight of BM25 where the model knows the language of the texts, and where it does not; both
 were measured on whole collections, see research/log.md, 2026-11-23."""
 
 EXACT = 3.0
@@ -139,7 +139,7 @@ class Evidence(NamedTuple):
     z: Floats  # (n,) scores of the best rows in standard deviations over all rows
     best: float  # the largest cosine of a row that may be a hit
     mean: float  # mean cosine of all rows
-    covered: float | None  # largest share of the query's words in such a row, if words count
+    covered: float | None  # largest share of the query's words in such a row, with BM25
     rows: int  # in the index
 
 
@@ -182,7 +182,7 @@ class Ranker:
 
     @property
     def uses_bm25(self) -> bool:
-        """True if words count."""
+        """True if BM25 has a weight."""
         return self.bm25_weight > 0.0
 
     @property
@@ -222,7 +222,7 @@ class Ranker:
         return RankedRows(candidates.rows[best], scores[best], near, words)
 
     def fuse(self, candidates: Candidates) -> Floats:
-        """(n,) scores: cosines as they are, or, where words count, z-scores of both, weighed."""
+        """(n,) scores: cosines as they are; with BM25, the weighted mean of both as z-scores."""
         if not self.uses_bm25:
             return candidates.cosines
         dense, sparse = candidates.dense, candidates.sparse
@@ -232,13 +232,13 @@ class Ranker:
         return fused + np.float32(EXACT) * candidates.exact
 
     def share(self, dense: Spread, sparse: Spread) -> float:
-        """Share of words in one query's scores."""
+        """Weight of BM25 in one query's scores."""
         words = self.bm25_weight * sparse.clearness
         both = words + (1 - self.bm25_weight) * dense.clearness
         return words / both if both > 0.0 else self.bm25_weight
 
     def to_json(self) -> dict[str, Any]:
-        """The record that the index stores: the share of words and what is not the default."""
+        """The record that the index stores: the weight of BM25, and what is not the default."""
         plain = asdict(Ranker())
         return {
             name: value
@@ -285,7 +285,7 @@ class Calibration(NamedTuple):
 
 
 def about_features(evidence: Evidence) -> NDArray[np.float64]:
-    """Best cosine, log of the number of rows, and the share of words covered if words count."""
+    """Best cosine, log of the number of rows, and with BM25 the share of words covered."""
     known = [evidence.best, math.log(max(2, evidence.rows))]
     return np.array(known if evidence.covered is None else [*known, evidence.covered])
 

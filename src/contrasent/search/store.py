@@ -1,6 +1,6 @@
 """The rows of an index in SQLite, their vectors in a mapped file next to it.
 
-    index.db            ids, texts, metadata, checksums, postings of words, and what the index is
+    index.db            ids, texts, metadata, checksums, postings of BM25, and what the index is
     vectors-000001.f32  rows of float32, in sequence; the database says how many
     index.sum           generation and checksum of index.db as the last writer left it
 
@@ -79,7 +79,7 @@ class Facts:
     rows: int = 0  # of the vector file, dead ones included
     dead: int = 0
     next_id: int = 0
-    language: str = ""  # how words are analysed; "" until the first rows are there
+    language: str = ""  # how words are stemmed; "" until the first rows are there
     ranker: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, Any] = field(default_factory=dict)  # the binary codes of the vectors
@@ -294,7 +294,7 @@ class Store:
 
     @property
     def unfinished(self) -> int:
-        """Rows without vectors; as long as there are some, words alone search."""
+        """Rows without vectors; as long as there are some, only BM25 searches."""
         if not self.facts.encoding:
             return 0
         ((count,),) = self.query("SELECT count(*) FROM rows WHERE row >= ?", (self.encoded,))

@@ -1,4 +1,4 @@
-"""Search by words: BM25 over terms that are analysed here for the language of the texts.
+"""BM25 over terms that are analyzed here for the language of the texts, and typing errors.
 
 BM25 is eq. 3.15 of Robertson and Zaragoza (2009), The Probabilistic Relevance Framework, with
 Lucene's form of the rarity. Typing errors are words that neither model nor index knows, one edit
@@ -29,7 +29,7 @@ K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and ho
 NAME = 0.3  # weight of a word in a file's name that texts have too
 PART = 0.2  # weight of the parts of a joined number that is found whole
 SAMPLE = 2000  # texts that the language is detected from
-SURE = 0.1
+RECOGNIZED = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
 
 SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
@@ -130,7 +130,7 @@ def language_of(texts: Iterable[str]) -> str:
         for name, stop in STOP_WORDS.items()
     }
     best = max(shares, key=lambda name: shares[name])
-    return best if shares[best] >= SURE else "none"
+    return best if shares[best] >= RECOGNIZED else "none"
 
 
 def foreign_stop_words(query: str, language: str) -> set[str]:
@@ -296,7 +296,7 @@ class Postings:
 
 @dataclass
 class Speller:
-    """Repairs the words of queries, up to so many in all."""
+    """Repairs the words of queries, up to ``left`` in all."""
 
     analyzer: Analyzer  # that of the index; where its language is unknown, nothing is repaired
     count_rows: Callable[[Sequence[str]], Mapping[str, int]]  # of the index, as it has them

@@ -157,7 +157,7 @@ class Writer:
         # Deleted rows go when they are more than half.
         if self.facts.dead * 2 > self.facts.rows and not self.facts.encoding:
             self.rewrite()
-        # Many rows get codes, anew when the last ones lack more than half of so many.
+        # Many rows get codes, made again when the last ones lack more than half of ``coded_from``.
         facts = self.facts
         many, coded = self.coded_from, facts.codes.get("rows", 0)
         stale = coded < max(1, facts.rows - many // 2) and not facts.encoding

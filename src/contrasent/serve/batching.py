@@ -45,7 +45,7 @@ class Batcher:
         self.encoder, self.limits, self.observe = encoder, limits, observe
         self.queue: deque[PendingRows] = deque()  # those with rows not begun; the first is next
         self.waiting = 0  # tokens in the queue
-        self.speed = 0.0  # tokens a second, of the last batch
+        self.speed = 0.0  # tokens per second, of the last batch
         self.wake = asyncio.Event()
         self.closing = False
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="embed")

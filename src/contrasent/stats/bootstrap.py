@@ -42,7 +42,7 @@ AT_ONCE = 200_000  # counts of clusters in a block of resamples
 
 
 def item_keys(*columns: Sequence[str]) -> Keys:
-    """A key for each item: equal for equal texts (of a pair: in either order), whatever the set.
+    """A key for each item: equal for equal texts (of a pair: in either order), in any set.
 
     White space does not count: "it 's" and "it's" are one sentence of SST2 and of MR.
     """

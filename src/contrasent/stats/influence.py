@@ -51,7 +51,7 @@ def _resolved(report: Report, key: RowKey, weight: float = 1.0) -> list[tuple[fl
 def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
     """How far each row moves in resamples of its items, to first order.
 
-    Equal items count equally often whatever report they are in, so that the differences of two
+    Equal items count equally often in every report, so that the differences of two
     reports' draws vary as the reports' difference does over items, without the items themselves.
     """
     draws_of = {key: row_draws(report, key, number) for key in report.items}

@@ -26,7 +26,7 @@ from contrasent.text.roles import (
     TEXT,
     TITLE,
     is_named,
-    never_teaches,
+    is_never_trained_on,
 )
 from contrasent.text.tables import MEMORY, Columns, Table, as_number, brief, is_empty
 
@@ -117,7 +117,9 @@ def training_roles(
     cells = _sample(table)
     kinds = [roles.kind_of_column(column) for column in cells]
     at = _score(table, score, kinds, cells)
-    texts = [n for n in range(len(kinds)) if n != at and _may_teach(table, n, cells[n], kinds[n])]
+    texts = [
+        n for n in range(len(kinds)) if n != at and _is_training_text(table, n, cells[n], kinds[n])
+    ]
     if not texts:
         problem = f"no column of {_listed(table.columns)} contains text to train on; choose columns"
         if kinds == [NUMBER]:
@@ -191,7 +193,7 @@ def _score(
     return None if paired > 1 and strong else named[0]
 
 
-def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
+def _is_training_text(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
     """Whether a column holds texts to train on, by its name, else by what it holds."""
     if kind == NUMBER or (cells and not any(isinstance(cell, str) for cell in cells)):
         return False
@@ -202,7 +204,7 @@ def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
         known = any(is_named(name, role) for role in (QUERY, POSITIVE, NEGATIVE, TEXT))
         if known or at in _short_answer(table):
             return True
-        if never_teaches(name) and roles.words_in(cells) < 2 * PROSE:  # no sentences
+        if is_never_trained_on(name) and roles.words_in(cells) < 2 * PROSE:  # no sentences
             return False
     return kind == TEXT and not _is_label(cells)
 

@@ -2,7 +2,7 @@
 
 One column is sentences, two are pairs, three and more pairs with hard negatives; a column of scores
 says how similar the texts of a pair are. :mod:`contrasent.text.columns` chooses the columns. Blank
-lines are passed over, and rows with an empty cell left out; both are counted.
+lines and rows with an empty cell are skipped and counted.
 """
 
 import hashlib

@@ -123,7 +123,7 @@ def is_known(name: str) -> bool:
     return any(is_named(name, role) for role in NAMES)
 
 
-def never_teaches(name: str) -> bool:
+def is_never_trained_on(name: str) -> bool:
     """Whether the name is that of ids, dates, labels, files or the like."""
     named = any(is_named(name, role) for role in (ID, FACT, LABEL, SCORE))
     return named or NEVER.fullmatch(plain_name(name)) is not None

@@ -428,7 +428,7 @@ def _cells(value: Any, key: str) -> list[Any]:
 
 
 def _json_list(lines: Lines, source: str) -> _Rows:
-    """A list of rows, or one row a line, as many files of this name have them."""
+    """A list of rows, or one row per line, as many files of this name have them."""
     read = list(lines)
     try:
         whole = json.loads("".join(line for _, line in read))

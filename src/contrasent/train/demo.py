@@ -34,7 +34,7 @@ STEPS = {
 }
 """Settings of each step on top of those, in the order of the steps."""
 
-HELD_OUT_SHARE = 5  # one in so many summaries is held out
+HELD_OUT_SHARE = 5  # one in this many summaries is held out
 NUMBERS = ("alignment", "uniformity")
 MAPPED = 200  # summaries on the map
 EXPECTED = (
@@ -131,8 +131,8 @@ def _page(
     shown += [n for n in order[-1:].tolist() if gains[n] < 0]
     return render(
         "learning.html",
-        heading="Learning by contrast",
-        window=": learning by contrast",
+        heading="Contrastive learning",
+        window=": contrastive learning",
         base=base,
         name=Path(base).name,
         lessons=lessons,

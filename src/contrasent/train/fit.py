@@ -165,7 +165,7 @@ def _check_types(objective: Any, base: Any) -> None:
 
 
 def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
-    """Reject, for an objective, what goes with the name of a method."""
+    """Reject, for an objective, arguments that need the name of a method."""
     refused = {"base": base, "evaluate": None if callable(evaluate) else evaluate}
     refused |= {name: named.get(name) for name in ("eval_size", *prepare.OF_MODEL)}
     for option, value in refused.items():

@@ -229,7 +229,7 @@ class ModelSelector:
             if step == 0:
                 self.base = report
                 if self.keep in ("proven", "unharmed"):
-                    # The base has its own nested sizes, not those that it is to be trained for.
+                    # The base has its own nested sizes, not those of this training run.
                     wanted = self.encoder.matryoshka_dims
                     self.encoder.matryoshka_dims = self.base_sizes
                     save(self.place.base, step, report)
@@ -285,7 +285,7 @@ class ModelSelector:
         return cast(dict[str, Any], parallel.from_main(fields))
 
     def out_of(self, patience: int) -> bool:
-        """Whether the last so many evaluations brought no better one; never if 0."""
+        """Whether the last ``patience`` evaluations brought no better one; never if 0."""
         values = [value for _, value in self.trained()]
         if not patience or not values or self.floor is not None:
             return False

@@ -38,7 +38,7 @@ WINDOW = 10  # steps after which a GPU's numbers are read, which waits for it
 def moments(objective: Objective, total: int) -> frozenset[int]:
     """Numbers of the steps that are measured: the first, those at 10 % and 50 %, and the last.
 
-    Of those in which the encoder learns.
+    Only steps in which the encoder learns count.
     """
     start = min(objective.warmup_steps, total - 1)
     further, steps = len(_acting(objective)) - 1, total - start
@@ -200,7 +200,7 @@ class StepRunner:
 def _clip(parameters: list[nn.Parameter], most: float) -> Tensor:
     """Scale the gradient down to a norm of at most ``most``; its norm before."""
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    # torch multiplies where nothing is to be scaled too, by 1, as a GPU would wait for the look.
+    # torch would multiply by 1 where it need not scale; a GPU would wait for the comparison.
     if norm.device.type != "cpu" or not bool(norm + 1e-6 <= most):
         nn.utils.clip_grads_with_norm_(parameters, most, norm)
     return norm

@@ -1,15 +1,14 @@
-"""User queries teach, and every query is judged by what it did not teach."""
+"""Learning from user queries: every query is scored by what was learned from others."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from contrasent.adapt import cross_validation
 from contrasent.adapt import learner as learner_
-from contrasent.adapt import teaching
 from contrasent.adapt.bench import Bench, difference, document_names, queries_of
-from contrasent.adapt.learner import Learner, candidate_strategies, contrast, descend
-from contrasent.adapt.teaching import (
+from contrasent.adapt.cross_validation import (
     AGAIN,
     NEW,
     best_strategy,
@@ -17,6 +16,7 @@ from contrasent.adapt.teaching import (
     folds_of,
     learn_from_queries,
 )
+from contrasent.adapt.learner import Learner, candidate_strategies, contrast, descend
 from contrasent.metrics import normalize
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
@@ -134,7 +134,9 @@ def test_what_queries_teach_is_kept_where_it_helps_with_new_documents_too():
     assert not found.learned.lacks(found.ranker)
 
 
-@pytest.mark.parametrize(("until", "count"), [(1e9, teaching.FOLDS), (1e-3, teaching.FEW_FOLDS)])
+@pytest.mark.parametrize(
+    ("until", "count"), [(1e9, cross_validation.FOLDS), (1e-3, cross_validation.FEW_FOLDS)]
+)
 def test_little_time_makes_few_folds(monkeypatch, until, count):
     counts = set()
 
@@ -142,7 +144,7 @@ def test_little_time_makes_few_folds(monkeypatch, until, count):
         counts.add(count)
         return folds_of(bench, numbers, kind, count, seed)
 
-    monkeypatch.setattr(teaching, "folds_of", folds)
+    monkeypatch.setattr(cross_validation, "folds_of", folds)
     taught(bench_of(0, documents=30), until=until)
     assert counts == {count}
 
@@ -214,7 +216,7 @@ def test_no_query_is_judged_by_what_it_taught():
     taught(bench, until=0.0)
     # Twice a fold: by the strategies with a map, and by those without.
     again, new = bench.apart[: len(bench.apart) // 2], bench.apart[len(bench.apart) // 2 :]
-    assert len(new) == 2 * teaching.FEW_FOLDS and all(new) and not any(again)
+    assert len(new) == 2 * cross_validation.FEW_FOLDS and all(new) and not any(again)
 
 
 class Remembering(Bench):
@@ -286,7 +288,9 @@ def choices(seed, documents, each, strategies=20, shared=0.3):
         values[kind][0] = 0.0
     queries = queries_of([(f"question {n}", {int(at): 1.0}) for n, at in enumerate(of)])
     main = np.unique([query.document for query in queries], return_inverse=True)[1]
-    order = np.random.default_rng(seed).permutation(np.arange(main.max() + 1) % teaching.FOLDS)
+    order = np.random.default_rng(seed).permutation(
+        np.arange(main.max() + 1) % cross_validation.FOLDS
+    )
     return queries, values, order[main]
 
 
@@ -294,14 +298,14 @@ def choices(seed, documents, each, strategies=20, shared=0.3):
     ("documents", "each"), [(25, 4), pytest.param(120, 1, marks=pytest.mark.slow)]
 )
 def test_a_choice_among_ways_that_help_nobody_is_rarely_kept(documents, each):
-    kept = {0.95: 0, teaching.LEVEL: 0}
+    kept = {0.95: 0, cross_validation.LEVEL: 0}
     for seed in range(200):
         queries, values, folds = choices(seed, documents, each)
         found = cross_fitted(values, folds)[AGAIN]
         for level in kept:
             kept[level] += difference(queries, found, seed=seed, level=level).low > 0
-    assert kept[teaching.LEVEL] <= 18  # of 200, with a chance of 99 % at a rate of 5 %
-    assert kept[teaching.LEVEL] < kept[0.95]
+    assert kept[cross_validation.LEVEL] <= 18  # of 200, with a chance of 99 % at a rate of 5 %
+    assert kept[cross_validation.LEVEL] < kept[0.95]
 
 
 def test_the_search_to_beat_is_the_default_not_what_the_text_taught():
@@ -356,7 +360,7 @@ def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
                 values[kind][strategy] += (noise - noise.mean()) * (kind == AGAIN)
         return values
 
-    monkeypatch.setattr(teaching, "_cross_validated", measured)
+    monkeypatch.setattr(cross_validation, "_cross_validated", measured)
     found = taught(bench_of(0), until=0.0)
     assert found.improved == improved and reason in found.reason
     assert found.again.value == pytest.approx(again[0][0], abs=1e-9)

@@ -1,7 +1,7 @@
 """Learning from user queries: what is learned from them is saved if cross-validation proves a gain.
 
-Strategies rank, the default search first. Each query is ranked by what the queries of other folds
-taught, in folds of two kinds: of random queries, as if users asked about the same
+Strategies rank, the default search first. Each query is ranked by what was learned from the queries
+of other folds, in folds of two kinds: of random queries, as if users asked about the same
 documents again, and of whole documents, as if they were new. Each fold of documents is scored by
 the strategy that is best on the other folds. What is learned is kept if the mean gain over the
 default search is proven, which is if its 99 % interval over documents lies above zero, and if new
@@ -33,7 +33,7 @@ PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left t
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TeachingResult:
+class LearningResult:
     """Everything learned from queries, and its effect on queries that took no part in learning."""
 
     ranker: Ranker  # the default if nothing is improved
@@ -71,7 +71,7 @@ def learn_from_queries(
     seed: int,
     until: Callable[[], float],
     start: Ranker | None = None,
-) -> TeachingResult:
+) -> LearningResult:
     """Learn from the queries of a bench, and compare with the default search.
 
     ``start`` is a strategy that needs no queries, with what it learned in the bench, and from which
@@ -100,7 +100,7 @@ def learn_from_queries(
     kept, learned = strategies[0], bench.learned
     if improved:
         kept, learned = strategy, learner.learned(everything, set(), maps=strategy.maps)
-    return TeachingResult(
+    return LearningResult(
         kept.ranker,
         kept.needs(learned),
         improved,
@@ -158,18 +158,18 @@ def _seconds(learner: Learner, strategies: Sequence[Strategy]) -> float:
 def _cross_validated(
     learner: Learner, strategies: Sequence[Strategy], folds: Mapping[str, Numbers]
 ) -> Values:
-    """(strategies, q) by kind, each fold by what the queries of the others taught."""
+    """(strategies, q) by kind, each fold by what was learned from the queries of the others."""
     scores = {kind: np.empty((len(strategies), len(of))) for kind, of in folds.items()}
     total = sum(int(of.max()) + 1 for of in folds.values())
     with task("Cross-validating", total, "folds") as advance:
         for kind, of in folds.items():
             for fold in range(of.max() + 1):
-                tested, teaching = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
-                # Tested documents are new: they taught neither as answers nor as negatives.
+                tested, training = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
+                # Tested documents are new: they were neither answers nor negatives in training.
                 absent = learner.documents_of(tested) if kind == NEW else set[int]()
                 for maps in (False, True):
                     ids = [at for at, one in enumerate(strategies) if one.maps == maps]
-                    learned = learner.learned(teaching, absent, maps=maps)
+                    learned = learner.learned(training, absent, maps=maps)
                     rankers = [strategies[at].ranker for at in ids]
                     values = learner.bench.values(rankers, tested, learned)
                     scores[kind][np.ix_(np.array(ids, dtype=int), tested)] = values
