@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.encoder import attention, backbone
+from contrasent.encoder.backbone import PooledBackbone
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import OptionError
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
@@ -114,3 +116,18 @@ def test_an_encoder_that_encodes_is_not_disturbed(bert, sentences):
     objective.encoder.mini_batch_size = 0
     assert vectors == pytest.approx(objective.encoder.encode(sentences[:20]), abs=1e-6)
     assert objective.encoder.pool(Tokens.from_rows([])).shape == (0, 32)
+
+
+def test_a_chunk_with_first_tokens_alone_does_not_hold_its_states(bert, monkeypatch):
+    encoder = TorchEncoder.load(bert, pooling="cls").train()
+    encoder.mini_batch_size = 4
+    held, chunks = [], PooledBackbone._in_order
+
+    def seen(self, parts, order):
+        held.extend(part.untyped_storage().nbytes() for part in parts if len(order) > 1)
+        return chunks(self, parts, order)
+
+    monkeypatch.setattr(PooledBackbone, "_in_order", seen)
+    rows = np.tile(np.array([2, 7, 8, 9, 10, 11, 3]), (12, 1))  # of one length
+    vectors = encoder.pool(Tokens.from_rows(list(rows)))
+    assert sum(held) == vectors.untyped_storage().nbytes()
