@@ -69,9 +69,9 @@ def main() -> None:
     products = limit.measured(cores)
     machine = f"{limit.line(products, cores)}, torch {torch.__version__}, load {os.getloadavg()}"
     print(machine, flush=True)
-    limits = limit.limits(products)
-    lines = training.measure(limits, options.only)
+    lines = training.measure(options.only)
     if not options.only:
+        limits = limit.limits(limit.measured(cores))
         lines += encoding.measured(options.rounds, limits, peers=options.peers)
         lines += whole_processes(options.rounds)
     if not lines:
