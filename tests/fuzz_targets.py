@@ -254,7 +254,7 @@ def _app():
         embed=lambda tokens: np.ones((len(tokens), DIMENSION), dtype=np.float32),
     )  # fmt: skip
     index = Index.build(encode, ["a", "b"], metadata=[{"n": 1}, None], model="m")
-    limits = ServerSettings(max_body=20_000, max_inputs=8, max_compared=4, timeout=5)
+    limits = ServerSettings(max_body=20_000, max_inputs=8, max_compared=4, timeout=60)
     app = create_app(encoder, "m", index=index, settings=limits)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(app.router.lifespan_context(app).__aenter__())
@@ -296,7 +296,7 @@ def requests(data):
             "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"",
             "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
         }  # fmt: skip
-        await asyncio.wait_for(app(scope, receive, send), 20)
+        await asyncio.wait_for(app(scope, receive, send), 240)
 
     app, loop = _app()
     loop.run_until_complete(ask())

@@ -79,7 +79,7 @@ def light(script, *arguments):
     """What a script prints in an interpreter that finds no torch."""
     command = [sys.executable, "-W", "error", "-c", BLOCKED + script, *map(str, arguments)]
     environment = os.environ | {"NO_COLOR": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

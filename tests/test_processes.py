@@ -26,7 +26,7 @@ print(json.dumps([os.environ.get("GOMP_SPINCOUNT"), (all_threads - own) / own]))
 
 def output(code, environment):
     command = [sys.executable, "-c", code]
-    return subprocess.check_output(command, env=environment, text=True, timeout=120)
+    return subprocess.check_output(command, env=environment, text=True, timeout=600)
 
 
 def waiting(**environment):

@@ -54,7 +54,7 @@ print(json.dumps(stated))
 def stated():
     """The answers of a fresh interpreter."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

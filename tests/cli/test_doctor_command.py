@@ -97,7 +97,7 @@ def test_a_full_disk_behind_standard_output_is_one_line():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "contrasent", "--version"], stdout=full, stderr=subprocess.PIPE,
-            text=True, timeout=120,
+            text=True, timeout=600,
         )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "contrasent: standard output: No space left on device\n"

@@ -265,13 +265,14 @@ def test_what_repeats_a_mark_is_cleaned_in_linear_time(mark):
     def seconds(length):
         text, found = mark * (length // len(mark)), []
         for _ in range(5):
-            began = time.process_time()
+            began = time.thread_time()
             without_markup(text)
             without_keys([Section((), (text,))])
-            found.append(time.process_time() - began)
+            found.append(time.thread_time() - began)
         return min(found)
 
-    assert seconds(30_000) < 30 * seconds(3_000)
+    # What else the machine does makes a try longer; it makes no square linear.
+    assert any(seconds(30_000) < 30 * seconds(3_000) for _ in range(10))
 
 
 def test_every_reason_is_explained():

@@ -159,7 +159,7 @@ def test_commands_run_without_torch(tmp_path, sentences, monkeypatch):
         ["train", "texts.txt", "-o", "trained"],
     ]
     command = [sys.executable, "-W", "error", "-c", COMMANDS, json.dumps(calls)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     near, far, _, search, _, doctor, train = found = json.loads(done.stdout)
     assert [code for code, *_ in found] == [0] * 6 + [2]

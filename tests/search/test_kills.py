@@ -103,7 +103,7 @@ each = pytest.mark.parametrize("case", CHANGES, indirect=True)
 def test_moments(case, count):
     draw, most = random.Random(case.name), min(case.seconds() for _ in range(3))
     killed = [case.kill(seconds=draw.uniform(0, most)) for _ in range(count)]
-    assert any(killed) or case.kill(seconds=0.0)
+    assert any(killed) or any(case.kill(seconds=0.0) for _ in range(50))
 
 
 @pytest.mark.parametrize(("first", "step"), [(5, 23), pytest.param(16, 23, marks=pytest.mark.slow)])

@@ -250,7 +250,7 @@ Killed.build(folder, encoder(1, 16), rows, Facts(model="m")).close()
 def killed(at, folder, count=150):
     command = [sys.executable, "-c", LOADER, str(at), str(folder), str(count)]
     here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run(command, timeout=300, env=here).returncode == -signal.SIGKILL
+    assert subprocess.run(command, timeout=600, env=here).returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("kills", [[1], [2], [3], [12, 2, 4]])

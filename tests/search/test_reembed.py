@@ -104,7 +104,7 @@ reembed(Path(sys.argv[1]), encode, model="new")
 
 def killed(folder):
     here = str(Path(__file__).parent)
-    done = subprocess.run([sys.executable, "-c", KILLED, folder, here], timeout=120)
+    done = subprocess.run([sys.executable, "-c", KILLED, folder, here], timeout=600)
     assert done.returncode == -signal.SIGKILL
     assert Index.open(folder).model == "old"
     assert folder.with_name(".index.encoded").is_dir()

@@ -348,12 +348,11 @@ def version_text(writer, version, row):
     return f"writer{writer} version{version} row {row}"
 
 
-def _write(folder, writer, seconds):
-    """Put all rows of a writer into new versions for some seconds; print the last."""
-    draw, version = np.random.default_rng(int(writer)), 0
-    end = time.monotonic() + float(seconds)
+def _write(folder, writer, enough):
+    """Put all rows of a writer into new versions until a file says enough; print the last."""
+    draw, version, end = np.random.default_rng(int(writer)), 0, time.monotonic() + 600
     ids = [f"{writer}-{row}" for row in range(ROWS)]
-    while time.monotonic() < end or version < 2:
+    while version < 2 or (not Path(enough).exists() and time.monotonic() < end):
         version += 1
         texts = [version_text(writer, version, row) for row in range(ROWS)]
         with Writer(folder) as change:

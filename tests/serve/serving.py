@@ -34,13 +34,13 @@ def running(app, limits=None):
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(timeout=120)  # seconds are little where the processor is not ours
+        thread.join(timeout=600)  # seconds are little where the processor is not ours
         assert not thread.is_alive()
 
 
 def until(condition):
     """Wait until something holds, for as long as a machine may take that others use too."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not (found := condition()):
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -62,4 +62,4 @@ class Gate:
     def __call__(self):
         self.calls += 1
         self.begun.set()
-        assert self.free.wait(300)
+        assert self.free.wait(600)  # longer than anybody waits for what it holds
