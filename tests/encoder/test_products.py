@@ -229,21 +229,21 @@ def test_widened_products_of_attention_and_of_full_precision():
 )
 def test_bfloat16_is_widened_where_torch_has_no_fast_kernel(monkeypatch, flags, widened):
     monkeypatch.setattr(products, "instructions", lambda: flags)
-    assert isinstance(products.bfloat16(), Widened) == widened
+    assert products.widens() == widened
 
 
 def test_a_step_in_bf16_is_the_same_widened(monkeypatch, tmp_path, tiny):
     texts = [f"the {n} cat sat on mat number {n % 7}" for n in range(32)]
-    rounded, calls = products._rounded, []
+    rounded, enter, calls = products._rounded, Widened.__enter__, []
     monkeypatch.setattr(products, "_rounded", lambda value: calls.append(1) or rounded(value))
 
-    def losses(name, flags):
+    def losses(name, flags, precision="bf16"):
         monkeypatch.setattr(products, "instructions", lambda: flags)
         seen = []
         fit(
             "simcse",
             texts,
-            {"max_steps": 3, "batch_size": 8, "precision": "bf16", "pooling": "mean"},
+            {"max_steps": 3, "batch_size": 8, "precision": precision, "pooling": "mean"},
             base=tiny["bert"],
             evaluate="none",
             keep="last",
@@ -252,8 +252,11 @@ def test_a_step_in_bf16_is_the_same_widened(monkeypatch, tmp_path, tiny):
         )
         return seen
 
+    entered = []
+    monkeypatch.setattr(Widened, "__enter__", lambda self: entered.append(1) or enter(self))
     own = losses("own", WIDE)
-    assert not calls
+    losses("full", {"avx2"}, "fp32")
+    assert not calls and not entered
     wide = losses("wide", {"avx2"})
     assert calls
     assert wide == pytest.approx(own, rel=0.02)

@@ -125,6 +125,8 @@ class StepRunner:
 
     def __post_init__(self) -> None:
         self.moments = moments(self.objective, self.total)
+        on_cpu = self.objective.encoder.device.type == "cpu"
+        self.widened = on_cpu and self.settings.precision == "bf16" and products.widens()
 
     def take(self, step: int) -> list[StepMetrics]:
         """Take a step; return the numbers that have become known."""
@@ -135,7 +137,8 @@ class StepRunner:
             peak = group.get("peak", settings.learning_rate)
             group["lr"] = self._rate(step, peak, group.get("start", start))
         self.optimizer.zero_grad(set_to_none=True)
-        with without_onednn(settings.precision), products.bfloat16():
+        widened = products.Widened() if self.widened else nullcontext()
+        with without_onednn(settings.precision), widened:
             sums = self._gradient(step)
         self.scaler.unscale_(self.optimizer)
         norm = _clip(list(self.objective.parameters()), settings.max_grad_norm)
