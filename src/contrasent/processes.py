@@ -73,14 +73,19 @@ def memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def address_space() -> int:
+    """Bytes of address space that this process has; 0 where the system does not report them."""
+    with suppress(OSError, ValueError, IndexError):
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
 def limit_memory(more: int) -> None:
     """Limit this process to ``more`` bytes of address space beyond those that it has now."""
-    if resource is None:
-        return
-    with suppress(OSError, ValueError, IndexError):  # if the system does not report its memory
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        most = pages * resource.getpagesize() + more
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if resource is not None and (now := address_space()):
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_AS, (now + more, now + more))
 
 
 def allow_files(wanted: int) -> int:

@@ -56,21 +56,25 @@ CODE = {
     "import os; os.kill(os.getpid(), 9)": Reason.ENDED, "import os; os._exit(0)": Reason.ENDED,
     "import time; time.sleep(900)": Reason.TIMED_OUT,
     "bytearray(1 << 33)": Reason.MEMORY, "def f(f): f(f)\nf(f)": Reason.MEMORY,
+    "import sys; sys.kept = 1; bytearray(1 << 33)": Reason.MEMORY,
+    "import os, sys; 'kept' in vars(sys) and os._exit(0); raise OSError": Reason.BROKEN,
+    "import sys; sys.kept = bytearray(900 << 20); raise OSError": Reason.BROKEN,
+    "bytearray(1 << 29); raise OSError": Reason.BROKEN,
     "raise NotImplementedError": Reason.BROKEN, "raise SystemExit": Reason.ENDED,
     "import os; os.close(1); print('[1]'); os.system('echo [2]')": Reason.BROKEN,
 }  # fmt: skip
-HANGS = f"{[*CODE.values()].index(Reason.TIMED_OUT)}.log"
+HANGS = f"{[*CODE.values()].index(Reason.TIMED_OUT):02}.log"
 
 
 def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(tmp_path):
     for number, code in enumerate(CODE):
-        (tmp_path / f"{number}.log").write_text(code)
-        (tmp_path / f"{number}.md").write_text(f"{PROSE} {number}")
+        (tmp_path / f"{number:02}.log").write_text(code)
+        (tmp_path / f"{number:02}.md").write_text(f"{PROSE} {number}")
     source = DocumentSource(tmp_path)
     source.reader = Executing
-    assert [d.id for d in source] == [f"{number}.md" for number in range(len(CODE))]
+    assert [d.id for d in source] == [f"{number:02}.md" for number in range(len(CODE))]
     skipped = {n: why for why, found in source.report.skipped.items() for n in found.names}
-    assert [skipped[f"{number}.log"] for number in range(len(CODE))] == list(CODE.values())
+    assert [skipped[f"{number:02}.log"] for number in range(len(CODE))] == list(CODE.values())
 
 
 def test_what_is_attached_takes_no_mail_with_it(tmp_path):

@@ -1,7 +1,8 @@
 """Reading files in a process of its own, so that no file can hang or kill the run.
 
 The process gets a file's place as a line of JSON and answers with lines: its documents, what is to
-be reported, and the end. If a file takes too long or too much memory, a new process continues.
+be reported, and the end. If a file takes too long or too much memory, or leaves memory in
+use, a new process continues.
 """
 
 import json
@@ -19,7 +20,7 @@ from typing import Any
 from contrasent.documents.archives import Entry, Reason, Skip
 from contrasent.documents.parsers import documents
 from contrasent.documents.sections import Document, Section
-from contrasent.processes import limit_memory
+from contrasent.processes import address_space, limit_memory
 from contrasent.text.sources import ExpansionError
 
 MEMORY = 1 << 30  # bytes of address space beyond those that the process has when it starts
@@ -68,9 +69,9 @@ class FileReader:
                     raise Skip(Reason.TIMED_OUT if late else Reason.ENDED)
                 kind, *values = json.loads(line)
                 if kind == "end":
-                    ready = True
-                    if values:
-                        raise Skip(Reason(values[0]), *values[1:])
+                    ready, *reason = values
+                    if reason:
+                        raise Skip(Reason(reason[0]), *reason[1:])
                     return
                 yield (kind, _document(*values)) if kind == "document" else (kind, *values)
         finally:
@@ -104,6 +105,7 @@ def _document(data: dict[str, Any]) -> Document:
 def serve() -> None:
     """Answer the orders on standard input until it ends."""
     limit_memory(MEMORY)
+    start = address_space()
     out = os.fdopen(os.dup(1), "wb", BLOCK)
     os.dup2(2, 1)  # what a library prints is not an answer
 
@@ -114,7 +116,10 @@ def serve() -> None:
 
     for line in sys.stdin.buffer:
         entry, *given = json.loads(line)
-        answer("end", *_read(Entry(**entry), given, answer))
+        reason = _read(Entry(**entry), given, answer)
+        # What one file leaves in memory would be lacking for the next.
+        ready = Reason.MEMORY not in reason and address_space() < start + MEMORY // 2
+        answer("end", ready, *reason)
 
 
 def _read(entry: Entry, given: Sequence[Any], answer: Any) -> Sequence[Any]:
