@@ -67,11 +67,11 @@ def test_the_gradient_is_that_of_all_chunks_kept(bert, sentences, monkeypatch, c
     loss, found, after = gradient(*made(bert, case, sentences, padding))
     direct = []
 
-    def once(work, tokens, *, random):
+    def once(module, work, tokens):
         direct.append(len(tokens))
         return work(tokens)
 
-    monkeypatch.setattr(backbone, "replayed", once)
+    monkeypatch.setattr(backbone, "recomputed", once)
     expected, wanted, then = gradient(*made(bert, case, sentences, padding))
     assert len(direct) >= 8
     assert max(direct) < 12
@@ -99,6 +99,42 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
             objective(batch)
         sizes.append(sum(kept))
     assert sizes[0] < sizes[1] / 10
+
+
+def test_a_chunk_leaves_no_graph(bert):
+    """Its small parts would outlive the large ones of other chunks, and tear the heap."""
+    encoder = TorchEncoder.load(bert, pooling="mean").train()
+    encoder.mini_batch_size = 2
+    vectors = encoder.pool(Tokens.from_rows([[2, 7, 8, 9, 3]] * 40))
+    found, ahead = set(), [vectors.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        found.add(node)
+        ahead += [after for after, _ in node.next_functions if after and after not in found]
+    weights = sum(1 for weight in encoder.parameters() if weight.requires_grad)
+    assert len(found) <= 20 + weights + 2  # a node for each chunk, and those that join them
+
+
+def test_chunks_are_computed_again_in_the_same_precision(bert, monkeypatch):
+    encoder = TorchEncoder.load(bert, pooling="mean").train()
+    encoder.mini_batch_size = 2
+    seen, computed = [], PooledBackbone._pool_block
+
+    def block(self, tokens):
+        kind = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        seen.append((torch.is_grad_enabled(), kind))
+        return computed(self, tokens)
+
+    monkeypatch.setattr(PooledBackbone, "_pool_block", block)
+    rows = Tokens.from_rows([[2, 7, 8, 9, 3]] * 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = encoder.pool(rows).sum()
+    assert seen == [(False, torch.bfloat16)] * 2
+    loss.backward()
+    assert seen == [(False, torch.bfloat16)] * 2 + [(True, torch.bfloat16)] * 2
+    with torch.autocast("cpu", enabled=False):
+        encoder.pool(rows).sum().backward()
+    assert seen[4:] == [(False, None)] * 2 + [(True, None)] * 2
 
 
 def test_what_works_on_tokens_is_rejected(bert):

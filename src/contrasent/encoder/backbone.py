@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from contrasent.encoder import attention, products
 from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.attention import Packing, by_length, cut
+from contrasent.encoder.cached_gradients import recomputed
 from contrasent.encoder.poolers import Pooling
 from contrasent.errors import ModelError, OptionError, brief, see
-from contrasent.losses.similarity import full, replayed
+from contrasent.losses.similarity import full
 from contrasent.model.description import read_config
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
@@ -269,7 +270,7 @@ class PooledBackbone(nn.Module):
         order = cut(tokens.lengths, self.mini_batch_size)
         # When a chunk is recomputed, dropout may have been switched on in the meantime.
         work = self._pool_chunk if self.backbone.training else self.dropout_off()(self._pool_chunk)
-        parts = [replayed(work, tokens.select(rows), random=True) for rows in order]
+        parts = [recomputed(self, work, tokens.select(rows)) for rows in order]
         return self._in_order(parts, order)
 
     def _pool_chunk(self, tokens: Tokens) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,6 @@ from torch.utils.checkpoint import checkpoint
 
 from contrasent.errors import OptionError, check_choice
 
-Given = TypeVar("Given")
 LOGITS = 1 << 21
 """Comparisons that are held at once (8 MiB in float32); batches up to 1,448 are one block."""
 
@@ -27,19 +26,16 @@ def mean_of_rows(block: Callable[[slice], Tensor], rows: int, columns: int) -> T
     if rows <= height:
         return block(slice(0, rows))
     parts = [slice(start, min(start + height, rows)) for start in range(0, rows, height)]
-    # Nothing here is random, so torch's generator need not be reset.
-    sums = [replayed(block, part, random=False) * (part.stop - part.start) for part in parts]
+    sums = [_recomputed(block, part) * (part.stop - part.start) for part in parts]
     return torch.stack(sums).sum() / rows
 
 
-def replayed(work: Callable[[Given], Tensor], given: Given, *, random: bool) -> Tensor:
-    """``work(given)``, which the backward pass computes again, so that only the result is stored.
-
-    ``random``: with torch's random state as it was.
-    """
+def _recomputed(block: Callable[[slice], Tensor], part: slice) -> Tensor:
+    """``block(part)``, which the backward pass computes again, so that only the result is kept."""
     if not torch.is_grad_enabled():
-        return work(given)
-    result: Tensor = checkpoint(work, given, use_reentrant=False, preserve_rng_state=random)
+        return block(part)
+    # Nothing here is random, so torch's generator need not be reset.
+    result: Tensor = checkpoint(block, part, use_reentrant=False, preserve_rng_state=False)
     return result
 
 
