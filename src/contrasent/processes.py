@@ -25,6 +25,9 @@ KERNELS = 128
 """Kernels that oneDNN (bf16 products, OpenVINO) may cache: by default 1,024, one for each shape,
 which batches change at every step. With 128 a small encoder trained in 0.9 GB, else past 3 GB."""
 
+BF16 = frozenset({"avx512_bf16", "amx_bf16"})
+"""Instruction sets of processors that multiply in bfloat16."""
+
 
 def sleep_at_barriers() -> None:
     """Let waiting threads sleep soon, so that cores go to threads that compute."""

@@ -83,9 +83,14 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     assert any(ENCODING in line for line in said)
     # What is kept is measured by what it did not teach: only words tell the notes apart, and the
     # model has never seen these numbers.
-    taught, changes = facts["taught"], facts["changes"]
-    assert done.improved == taught["kept"] == (taught["asked again"]["low"] > 0) == bool(changes)
-    assert taught["asked again"]["level"] == 0.99 and done.reason == taught["reason"]
+    learned, changes = facts["from_queries"], facts["changes"]
+    assert (
+        done.improved
+        == learned["kept"]
+        == (learned["with_training_queries"]["low"] > 0)
+        == bool(changes)
+    )
+    assert learned["with_training_queries"]["level"] == 0.99 and done.reason == learned["reason"]
     assert (facts["verdict"] == "improved") == done.improved
     for one in changes:
         assert one["before"] != one["after"]
@@ -195,7 +200,7 @@ def test_a_killed_one_continues_and_comes_to_the_same(tmp_path, adapted, model, 
     done = adapt_index(documents, tmp_path / "s", **options, resume=True, log=said.append)
     assert not any(ENCODING in line for line in said)  # the index is there
     assert not list(done.folder.glob(".*")) and not (done.folder / "unfinished.json").exists()
-    for key in ("default", "kept", "reason", "taught", "changes", "read"):
+    for key in ("default", "kept", "reason", "from_queries", "changes", "read"):
         assert done.facts[key] == adapted[1].facts[key]
 
 

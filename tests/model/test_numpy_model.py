@@ -237,7 +237,7 @@ def test_a_token_without_a_row_is_named(bert, tmp_path):
 )
 def test_openvino_in_bfloat16_keeps_directions(kind, pooling, tiny, sentences, monkeypatch):
     pytest.importorskip("openvino")
-    if runtime.INSTRUCTIONS.isdisjoint(runtime.instructions()):
+    if runtime.BF16.isdisjoint(runtime.instructions()):
         pytest.skip("the processor, or what oneDNN may use of it, does not compute in bfloat16")
     found, model = set(), NumpyModel(tiny[kind], pooling=pooling)
     monkeypatch.setattr(runtime, "instructions", lambda: found)

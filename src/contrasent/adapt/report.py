@@ -19,7 +19,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn
 
 REPORT, PAGE = "report.json", "report.html"
-FORMAT = 3
+FORMAT = 4
 SHOWN = 5  # queries that gained most, and that lost most
 LOOKED_AT = 50  # of which this many, as first answers may be the same
 
@@ -35,7 +35,7 @@ def gain_of_bm25(bench: Bench, default: Ranker, *, seed: int) -> Difference | No
 def report_facts(
     default: Ranker,
     kept: Ranker,
-    words: Difference | None,
+    bm25_gain: Difference | None,
     steps: Steps,
     result: LearningResult | None,
     *,
@@ -44,7 +44,7 @@ def report_facts(
 ) -> dict[str, Any]:
     """The search before and after an adaptation, and the evidence for it.
 
-    ``words``: see :func:`gain_of_bm25`; ``result``: None where there were too few queries, and
+    ``bm25_gain``: see :func:`gain_of_bm25`; ``result``: None where there were too few queries, and
     ``ignored`` why, if some were given; ``encoder``: the verdict about one that queries trained.
     """
     untested = f"queries ignored: {ignored}" if ignored else f"needs {needed()}"
@@ -58,8 +58,8 @@ def report_facts(
     else:
         verdict = "improved" if result.improved else "no reliable improvement"
         reason = result.reason
-        if words is not None:
-            statements.append(("BM25 added to vectors", str(words)))
+        if bm25_gain is not None:
+            statements.append(("BM25 added to vectors", str(bm25_gain)))
         statements.append(("documents with training queries", str(result.again)))
         statements.append(("documents without training queries", str(result.new)))
     if encoder:
@@ -74,13 +74,13 @@ def report_facts(
         "reason": reason,
         "default": default.to_json(),
         "kept": kept.to_json(),
-        "words": None if words is None else asdict(words),
-        "text": {
+        "bm25_gain": None if bm25_gain is None else asdict(bm25_gain),
+        "from_text": {
             "kept": result is None and steps.ranker != default,
             "ranker": steps.ranker.to_json(),
             "notes": list(steps.notes),
         },
-        "taught": None
+        "from_queries": None
         if result is None
         else {
             "kept": result.improved,
@@ -88,8 +88,8 @@ def report_facts(
             "best": result.best.summary,
             "before": result.before,
             "after": result.after,
-            "asked again": asdict(result.again),
-            "new documents": asdict(result.new),
+            "with_training_queries": asdict(result.again),
+            "without_training_queries": asdict(result.new),
             "reason": result.reason,
         },
         "statements": [[*one] for one in (*statements, ("saved search", kept.summary))],

@@ -407,20 +407,20 @@ class _AdaptationRun:
         )
         for line in steps.notes:
             self.log(line)
-        ranker, learned, result, words = steps.ranker, steps.learned, None, None
+        ranker, learned, result, bm25_gain = steps.ranker, steps.learned, None, None
         changes: list[dict[str, Any]] = []
         if bench:
             bench.learned = learned
             self.log(f"learning from {len(bench.queries):,} queries")
             result = learn_from_queries(bench, self.prior, start=ranker, **common)
-            words = gain_of_bm25(bench, self.prior, seed=self.seed)
+            bm25_gain = gain_of_bm25(bench, self.prior, seed=self.seed)
             ranker, learned = result.ranker, result.learned
             if result.improved:
                 changes = largest_changes(bench, result, self.prior, self.encode)
         with Writer(self.place) as writer:
             writer.set(ranker=ranker, learned=learned)
         facts = report_facts(
-            self.prior, ranker, words, steps, result, ignored=self.ignored, encoder=self.encoder
+            self.prior, ranker, bm25_gain, steps, result, ignored=self.ignored, encoder=self.encoder
         )
         facts |= {
             "base": self.index.facts.source,

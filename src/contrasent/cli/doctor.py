@@ -13,7 +13,7 @@ import typer
 
 from contrasent.cli import options
 from contrasent.errors import ModelError, OptionError, install
-from contrasent.processes import instructions, threads
+from contrasent.processes import BF16, instructions, threads
 
 if TYPE_CHECKING:
     from contrasent.types import Finding
@@ -234,7 +234,7 @@ def _runtime(environment: dict[str, Any]) -> str:
     if environment["bfloat16"]:
         return "OpenVINO in bfloat16"
     needed = "a processor that computes in bfloat16 (avx512_bf16 or amx_bf16)"
-    if {"avx512_bf16", "amx_bf16"} & {*environment["instructions"]}:
+    if not BF16.isdisjoint(environment["instructions"]):
         needed = install("openvino")
     return f"numpy; for OpenVINO in bfloat16, twice as fast: {needed}"
 

@@ -29,11 +29,10 @@ from contrasent.model.base import Encoder, Prompts, cores_for
 from contrasent.model.description import describe
 from contrasent.model.golden import EncoderConfig, digest
 from contrasent.model.numpy_model import NumpyModel
-from contrasent.processes import instructions, limit_onednn_cache, threads
+from contrasent.processes import BF16, instructions, limit_onednn_cache, threads
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}  # of processors that compute in bfloat16
 MASKED = -1e4  # added to the scores of padding
 ACTIVATIONS = ("gelu", "relu")  # of a graph made from a numpy model
 NAME = "export.json"
@@ -329,7 +328,7 @@ def _openvino(path: Any, precision: str, streams: int) -> Run:
 
 def computes_in_bfloat16() -> bool:
     """Whether this machine supports bfloat16 graphs."""
-    return find_spec("openvino") is not None and not INSTRUCTIONS.isdisjoint(instructions())
+    return find_spec("openvino") is not None and not BF16.isdisjoint(instructions())
 
 
 def in_bfloat16(encoder: Encoder) -> Encoder:

@@ -26,7 +26,7 @@ from contrasent.engine.parameters import (
 from contrasent.engine.registry import base_shape, needs_pairs, parameters, parts, published
 from contrasent.errors import OptionError, check_choice
 from contrasent.model.pooling import POOLERS
-from contrasent.processes import instructions
+from contrasent.processes import BF16, instructions
 
 AUTO = "auto"
 Precision = Literal["fp32", "bf16", "fp16", "auto"]
@@ -186,7 +186,7 @@ def fast_precision() -> Precision:
     if torch.cuda.is_available():
         good = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        good = bool(instructions() & {"avx512_bf16", "amx_bf16"})
+        good = not BF16.isdisjoint(instructions())
     return "bf16" if good else "fp32"
 
 
