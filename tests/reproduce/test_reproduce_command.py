@@ -190,8 +190,17 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     trained = {name: one.order for name, one in scores.items() if one.order is not None}
     assert list(trained) == ["plain", "crop 20", "crop 40"]
     assert len(set(trained.values())) == 1
-    draws = {name: len(one.draws) for name, one in scores.items() if one.draws}
-    assert draws == {"base": 400, "whitened": 400}
+    known = {name for name, one in scores.items() if len(one.draws) == 400}
+    assert known == {"base", "whitened", "through a flow", *trained}
+    stored = ResultStore(home / "results")
+    (about,) = stored.manifest(item.name, "lab")["rows"][[*rows].index("plain")][
+        "measured"
+    ].values()
+    runs = [stored.read("units", key)["draws"] for key in about["units"].values()]
+    moves = [[float(move) for move in text.split()] for run in runs for text in run.values()]
+    assert len(moves) == len(runs) == 2
+    assert 100 * np.mean(moves, axis=0) == pytest.approx(scores["plain"].draws)
+    assert " over test items" in page
 
     # The stored results alone give the same again: no data, no model, no corpus.
     shutil.rmtree(home / "data")

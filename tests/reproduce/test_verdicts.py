@@ -83,6 +83,28 @@ def test_rows_without_seeds():
     assert (found.mean, found.df) == (1.0, math.inf)
 
 
+def test_seeds_decide_and_the_interval_over_items_stands_beside():
+    rows = {
+        "one": scores(60.0, 60.4, draws=(1.0, -1.0, 2.0)),
+        "two": scores(62.0, 63.5, draws=(1.5, -3.0, 2.0)),
+        "base": encoder(50.0, (0.5, 0.5, -1.0)),
+        "whitened": encoder(55.0, (0.0, 0.0, 0.0)),
+    }
+    (seeds,) = {table_verdicts.difference(scores(60.0, 60.4), scores(62.0, 63.5)).error}
+    found = {}
+    for before, after in (("one", "two"), ("base", "two"), ("base", "whitened")):
+        claim = Claim(name="own", text="", column=("column",), better=after, than=(before,))
+        item = compact_item((claim,), {"column": TableColumn(margin=0.3)})
+        (part,) = table_verdicts.decide(item, "lab", {"column": rows}).claims["own"].parts
+        found[before, after] = part.effect.error, part.over_items
+    error, over_items = found["one", "two"]
+    assert error == seeds and over_items.mean == pytest.approx(62.75 - 60.2)
+    assert over_items.error == pytest.approx(math.sqrt((0.5**2 + 2.0**2 + 0.0) / 3))
+    error, over_items = found["base", "two"]
+    assert over_items.error == pytest.approx(math.sqrt((1.0**2 + 3.5**2 + 3.0**2) / 3)) != error
+    assert found["base", "whitened"] == (pytest.approx(math.sqrt(1.5 / 3)), None)
+
+
 def test_one_seed_alone_decides_nothing():
     for one, two in ((scores(70.0), scores(90.0)), (scores(70.0, seeded=False),) * 2):
         assert table_verdicts.bounds(table_verdicts.difference(one, two)) is None

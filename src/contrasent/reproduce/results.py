@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from contrasent.errors import InputError
@@ -34,17 +35,18 @@ class ItemResults:
         self.manifest = store.manifest(item.name, self.scale) or {}
         self.planned: dict[str, Json] = {row["name"]: row for row in self.manifest.get("rows", ())}
         self.records: dict[str, Json] = {}  # of measurements and training runs, by their keys
-        # by row and evaluation: reports by seed, and the draws of a row without seeds
+        # by row and evaluation: reports and draws by seed
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
-        self.draws: dict[tuple[str, str], Mapping[str, str]] = {}
+        self.draws: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         for row in item.rows:
             for name, about in self.planned.get(row.name, {}).get("measured", {}).items():
                 reports = self.reports[row.name, name] = {}
+                draws = self.draws[row.name, name] = {}
                 for seed, key in about["units"].items():
                     if (unit := store.read("units", key)) is None:
                         continue
                     reports[seed] = Report.from_json(unit["report"])
-                    self.draws[row.name, name] = unit.get("draws", {})
+                    draws[seed] = unit.get("draws", {})
                     self.records[key] = unit
                     if (record := store.read("units", f"train-{unit['model']}")) is not None:
                         self.records[unit["model"]] = record
@@ -71,13 +73,15 @@ class ItemResults:
         if not found:
             return None
         seeds, last = tuple(sorted(found)), [*found.values()][-1]
-        over_items, draws = None, tuple[float, ...]()
+        over_items = None
         if last.low is not None and last.high is not None:
             over_items = factor * last.low, factor * last.high
-        if not row.seeded:
-            stored = self.draws[place].get(key_text(last.key), "")
-            draws = tuple(factor * float(draw) for draw in stored.split())
         values = tuple(factor * found[seed].value for seed in seeds)
+        # The mean of the runs moves by the mean of their moves.
+        by_run = [self.draws[place][str(n)].get(key_text(found[n].key), "").split() for n in seeds]
+        alike = len({len(run) for run in by_run}) == 1
+        moves = zip(*by_run, strict=True) if alike else ()
+        draws = tuple(factor * fmean(map(float, drawn)) for drawn in moves)
         return SeedScores(values, row.seeded, seeds, over_items, draws, self._order(*place))
 
     def _derive(self, row: Row) -> None:
@@ -470,6 +474,8 @@ def _why(found: ItemResults, comparison: verdicts.RowComparison, p: float | None
         parts[0] += ", no interval"
     elif comparison.effect.error:
         parts[0] += f" {console.between(*interval, form, signed=True)}"
+    if comparison.over_items is not None and (ends := bounds(comparison.over_items)):
+        parts.append(f"{console.between(*ends, form, signed=True)} over test items")
     if comparison.kind != tables.BETTER:
         limit = "tolerance" if comparison.kind == verdicts.VALUE else "margin"
         parts.append(f"{limit} {comparison.margin:g}")

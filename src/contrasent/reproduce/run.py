@@ -38,7 +38,7 @@ from contrasent.types import EncodeFn, Vectors
 
 POLL = 1.0  # seconds between two checks of a job that another process is doing
 CALL = 512  # sentences of a forward pass: more than 64 keep a GPU busy
-DRAWS = 400  # resamples of test items stored for an encoder without seeds
+DRAWS = 400  # resamples of test items stored with a report
 CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
 """Folders of the package that the numbers of a training run depend on."""
 
@@ -197,12 +197,11 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
         seconds = round(time.monotonic() - began, 1)
         stored = {**job.describe(), "report": report.to_json(), "model": job.key}
         stored["measured_in"] = seconds
-        if job.training is None:
-            # How far each row moves in resamples of the test items that all reports share.
-            stored["draws"] = {
-                key_text(row): " ".join(f"{v:.3g}" for v in values)
-                for row, values in shared_draws(report, DRAWS).items()
-            }
+        # How far each row moves in resamples of the test items that all reports share.
+        stored["draws"] = {
+            key_text(row): " ".join(f"{v:.3g}" for v in values)
+            for row, values in shared_draws(report, DRAWS).items()
+        }
         store.write("units", one.key, stored)
         reports.append(report)
     if failed is not None:

@@ -60,7 +60,7 @@ class SeedScores:
     seeded: bool = True  # whether another seed would give another value
     seeds: tuple[int, ...] = ()  # of the values, ascending; 0, 1, and so on if empty
     over_items: tuple[float, float] | None = None  # the interval of a row without seeds
-    # moves of a row without seeds by resamples of the test items, the same for all rows, if known
+    # moves of the mean by resamples of the test items, the same for all rows, if known
     draws: tuple[float, ...] = ()
     order: Hashable = None  # other determinants of the order of its training sentences, if known
 
@@ -116,12 +116,19 @@ def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
         # The other row would give the same value again.
         estimate = (before if before.seeded else after).estimate()
         return EffectEstimate.from_error(mean, estimate.error, estimate.df)
-    if before.draws and len(before.draws) == len(after.draws):
-        pairs = zip(before.draws, after.draws, strict=True)
-        error = math.sqrt(fmean((new - old) ** 2 for old, new in pairs))
-        return EffectEstimate.from_error(mean, error)
+    if (over_items := difference_over_items(before, after)) is not None:
+        return over_items
     # Without shared resamples: certain only if the intervals do not overlap.
     return EffectEstimate.from_error(mean, before.estimate().error + after.estimate().error)
+
+
+def difference_over_items(before: SeedScores, after: SeedScores) -> EffectEstimate | None:
+    """The difference of two rows' means, of the runs at hand on other test items, if known."""
+    if not before.draws or len(before.draws) != len(after.draws):
+        return None
+    pairs = zip(before.draws, after.draws, strict=True)
+    error = math.sqrt(fmean((new - old) ** 2 for old, new in pairs))
+    return EffectEstimate.from_error(after.mean - before.mean, error)
 
 
 def tuned(rows: Sequence[SeedScores], higher: bool) -> SeedScores | None:
@@ -182,6 +189,7 @@ class RowComparison:
     sign: float = 1.0  # of a difference for the better
     margin: float | None = None  # a difference that does not matter, the tolerance of a value
     text: str = ""  # what it says, as a part of a statement
+    over_items: EffectEstimate | None = None  # beside the one over seeds, which decides
 
     @property
     def favor(self) -> float:
@@ -345,7 +353,10 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[RowCompariso
         for other in claim.than:
             effect = _between(column_scores, other, row)
             text = f"{row} {RELATION_TEXTS[kind]} {other}{where}"
-            yield RowComparison(name, row, other, effect, kind, column.sign, margin, text)
+            items = None
+            if effect is not None and (column_scores[row].seeded or column_scores[other].seeded):
+                items = difference_over_items(column_scores[other], column_scores[row])
+            yield RowComparison(name, row, other, effect, kind, column.sign, margin, text, items)
 
 
 def _cells(
