@@ -117,8 +117,9 @@ def serve() -> None:
     for line in sys.stdin.buffer:
         entry, *given = json.loads(line)
         reason = _read(Entry(**entry), given, answer)
-        # What one file leaves in memory would be lacking for the next.
-        ready = Reason.MEMORY not in reason and address_space() < start + MEMORY // 2
+        # What one file leaves in memory would be lacking for the next; the libraries of all parsers
+        # take half of it.
+        ready = Reason.MEMORY not in reason and address_space() < start + MEMORY * 3 // 4
         answer("end", ready, *reason)
 
 
