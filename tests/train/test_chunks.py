@@ -1,5 +1,7 @@
 """Cached gradients: the gradient of the whole batch, with its dropout masks, chunk by chunk."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -83,29 +85,18 @@ def test_the_gradient_is_that_of_all_chunks_kept(bert, sentences, monkeypatch, c
         assert torch.allclose(found[name], gradient_, rtol=1e-7, atol=1e-11), name
 
 
-def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
-    objective, batch = made(bert, "simcse", sentences)
-    kept = []
-
-    def pack(tensor):
-        kept.append(tensor.numel())
-        return tensor
-
-    sizes = []
-    for chunk in (5, 0):
-        objective.encoder.mini_batch_size = chunk
-        kept.clear()
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            objective(batch)
-        sizes.append(sum(kept))
-    assert sizes[0] < sizes[1] / 10
-
-
-def test_a_chunk_leaves_no_graph(bert):
+def test_a_chunk_leaves_no_states_and_no_graph(bert):
     """Its small parts would outlive the large ones of other chunks, and tear the heap."""
     encoder = TorchEncoder.load(bert, pooling="mean").train()
     encoder.mini_batch_size = 2
-    vectors = encoder.pool(Tokens.from_rows([[2, 7, 8, 9, 3]] * 40))
+    rows, states = Tokens.from_rows([[2, 7, 8, 9, 3]] * 40), []
+    assert encoder.packs(rows)
+    layers = [part for part in encoder.backbone.modules() if isinstance(part, torch.nn.Linear)]
+    for layer in layers:  # whose gradient needs what goes into it
+        layer.register_forward_hook(lambda _, given, __: states.append(weakref.ref(given[0])))
+    vectors = encoder.pool(rows)
+    assert len(states) == 20 * len(layers) > 0
+    assert not [state for state in states if state() is not None]
     found, ahead = set(), [vectors.grad_fn]
     while ahead:
         node = ahead.pop()
@@ -115,7 +106,8 @@ def test_a_chunk_leaves_no_graph(bert):
     assert len(found) <= 20 + weights + 2  # a node for each chunk, and those that join them
 
 
-def test_chunks_are_computed_again_in_the_same_precision(bert, monkeypatch):
+def test_chunks_are_computed_again_as_at_first(bert, monkeypatch):
+    """With a graph, so that kernels are the same, and in the same precision."""
     encoder = TorchEncoder.load(bert, pooling="mean").train()
     encoder.mini_batch_size = 2
     seen, computed = [], PooledBackbone._pool_block
@@ -129,12 +121,26 @@ def test_chunks_are_computed_again_in_the_same_precision(bert, monkeypatch):
     rows = Tokens.from_rows([[2, 7, 8, 9, 3]] * 4)
     with torch.autocast("cpu", torch.bfloat16):
         loss = encoder.pool(rows).sum()
-    assert seen == [(False, torch.bfloat16)] * 2
+    assert seen == [(True, torch.bfloat16)] * 2
     loss.backward()
-    assert seen == [(False, torch.bfloat16)] * 2 + [(True, torch.bfloat16)] * 2
+    assert seen == [(True, torch.bfloat16)] * 4
     with torch.autocast("cpu", enabled=False):
         encoder.pool(rows).sum().backward()
-    assert seen[4:] == [(False, None)] * 2 + [(True, None)] * 2
+    assert seen[4:] == [(True, None)] * 4
+
+
+def test_nothing_is_computed_again_for_a_frozen_backbone(bert):
+    encoder = TorchEncoder.load(bert, pooling="mean", dropout=0.0, attention_dropout=0.0).train()
+    encoder.backbone.requires_grad_(False)
+    rows = Tokens.from_rows([[2, 7, 8, 9, 3]] * 4)
+    whole = encoder.pool(rows)
+    encoder.mini_batch_size = 2
+    vectors = encoder.pool(rows)
+    assert not vectors.requires_grad
+    assert torch.allclose(vectors, whole, rtol=0, atol=1e-6)
+    scale = torch.ones((), requires_grad=True)  # of what learns behind it
+    (scale * vectors).sum().backward()
+    assert scale.grad == pytest.approx(float(whole.sum()), rel=1e-4)
 
 
 def test_what_works_on_tokens_is_rejected(bert):

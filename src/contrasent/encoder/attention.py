@@ -179,7 +179,7 @@ def states(
     """Hidden states (T, d) of packed rows, the last or the embeddings and all."""
     tokens = len(packing.ids)
     ids, places = packing.ids, packing.places
-    if room := fill(tokens, training=backbone.training):
+    if room := fill(tokens):
         ids, places = (functional.pad(x, (0, room)) for x in (ids, places))
     token = _packing.set(packing)
     try:
@@ -197,12 +197,9 @@ def states(
     return tuple(part[:tokens] if room else part for part in states)
 
 
-def fill(tokens: int, *, training: bool = False) -> int:
-    """How many tokens to add to these in training, at most 1 in 32; none if oneDNN is off.
-
-    ``training``: also where no gradient is computed, as in the first pass of cached ones.
-    """
-    if not (training or torch.is_grad_enabled()) or not torch.backends.mkldnn.enabled:
+def fill(tokens: int) -> int:
+    """How many tokens to add to these in training, at most 1 in 32; none if oneDNN is off."""
+    if not torch.is_grad_enabled() or not torch.backends.mkldnn.enabled:
         return 0
     # It keeps a kernel for each shape, of products and of GELU.
     step = 1 << max(tokens.bit_length() - 6, 0)

@@ -270,7 +270,8 @@ class PooledBackbone(nn.Module):
         order = cut(tokens.lengths, self.mini_batch_size)
         # When a chunk is recomputed, dropout may have been switched on in the meantime.
         work = self._pool_chunk if self.backbone.training else self.dropout_off()(self._pool_chunk)
-        parts = [recomputed(self, work, tokens.select(rows)) for rows in order]
+        weights = [*self.backbone.parameters(), *self.pooler.parameters()]
+        parts = [recomputed(weights, work, tokens.select(rows)) for rows in order]
         return self._in_order(parts, order)
 
     def _pool_chunk(self, tokens: Tokens) -> Tensor:

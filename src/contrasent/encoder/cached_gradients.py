@@ -6,21 +6,22 @@ the random numbers are kept: small blocks that outlive large ones tear the heap,
 of each chunk a batch of 4,096 took three times the memory of one chunk.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 Given = TypeVar("Given")
 
 
-def recomputed(module: nn.Module, work: Callable[[Given], Tensor], given: Given) -> Tensor:
-    """``work(given)``, which computes with a module's weights, by its result alone.
+def recomputed(weights: Iterable[Tensor], work: Callable[[Given], Tensor], given: Given) -> Tensor:
+    """``work(given)``, of which only the result is kept, as a function of these weights alone.
 
-    The backward pass computes it again, with the random numbers and the precision of now.
+    The backward pass computes it again, with the random numbers and the precision of now. A hook on
+    the gradient of a weight sees that of each chunk, and then the sum.
     """
-    learned = [weight for weight in module.parameters() if weight.requires_grad]
+    learned = [weight for weight in weights if weight.requires_grad]
     if not torch.is_grad_enabled() or not learned:
         return work(given)
     result: Tensor = _Recomputed.apply(work, given, *learned)  # type: ignore[no-untyped-call]
@@ -35,12 +36,12 @@ class _Recomputed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, work: Any, given: Any, *weights: Tensor) -> Tensor:
-        device = weights[0].device
         ctx.work, ctx.given, ctx.weights = work, given, weights
+        device = weights[0].device
         ctx.random, ctx.precision = _random_state(device), _precision(device)
-        with torch.autocast(**ctx.precision):
+        with torch.enable_grad():  # the same kernels, and the same compiled graph, as later
             result: Tensor = work(given)
-        return result
+        return result.detach()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -57,24 +58,25 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _precision(device: torch.device) -> dict[str, Any]:
-    """Autocast as it is, but for its cache."""
-    # Before pytorch#165068 it kept weights cast without gradients for all that follows in a step.
+    """Autocast as it is."""
     return {
         "device_type": device.type,
         "dtype": torch.get_autocast_dtype(device.type),
         "enabled": torch.is_autocast_enabled(device.type),
-        "cache_enabled": False,
     }
 
 
 def _random_state(device: torch.device) -> list[Tensor]:
+    """The state of the generators that computing on a device draws from."""
     states = [torch.get_rng_state()]
     if device.type != "cpu":
-        states.append(torch.get_device_module(device).get_rng_state())
+        which = () if device.type == "mps" else (device,)
+        states.append(torch.get_device_module(device).get_rng_state(*which))
     return states
 
 
 def _set_random_state(device: torch.device, states: list[Tensor]) -> None:
     torch.set_rng_state(states[0])
     if device.type != "cpu":
-        torch.get_device_module(device).set_rng_state(states[1])
+        which = () if device.type == "mps" else (device,)
+        torch.get_device_module(device).set_rng_state(states[1], *which)

@@ -354,9 +354,15 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[RowCompariso
             effect = _between(column_scores, other, row)
             text = f"{row} {RELATION_TEXTS[kind]} {other}{where}"
             items = None
-            if effect is not None and (column_scores[row].seeded or column_scores[other].seeded):
+            if effect is not None and _of_runs(column_scores[other], column_scores[row]):
                 items = difference_over_items(column_scores[other], column_scores[row])
             yield RowComparison(name, row, other, effect, kind, column.sign, margin, text, items)
+
+
+def _of_runs(before: SeedScores, after: SeedScores) -> bool:
+    """Whether the means of two rows, of which one is trained, are over the same seeds."""
+    both = before.seeded and after.seeded
+    return before.seeds == after.seeds if both else before.seeded or after.seeded
 
 
 def _cells(
