@@ -31,7 +31,7 @@ from contrasent.reproduce.corpora import open_built
 from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
 from contrasent.reproduce.plan import Job, Measurement, WorkPlan
 from contrasent.reproduce.store import Json, ResultStore, manifest_key
-from contrasent.reproduce.tables import TARGET, Training
+from contrasent.reproduce.tables import TARGET, FittedTransform, Training
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
 from contrasent.types import EncodeFn, Vectors
@@ -175,6 +175,7 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
         needed = not all(MEASURES[one.kind].of_training for one in left)
         record = _trained(job, job.training, store, folder, model=needed)
     plain: EncodeFn | None = None
+    fits: dict[tuple[FittedTransform, str, int], EncodeFn] = {}
     reports: list[Report] = []
     failed: UserError | None = None
     for one in left:
@@ -182,8 +183,14 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
         try:
             if MEASURES[one.kind].of_training:
                 report = MEASURES[one.kind].run(record, **one.options)
+            elif one.fit is not None and one.fit.corpus == TARGET:
+                report = _measured_on_own_sentences(job, one, store, folder)
             elif one.fit is not None:
-                report = _measured_on_fit(job, one, store, folder)
+                # Measurements of one fit share it, and the vectors of their sentences.
+                fit = one.fit, one.text, one.seed
+                if fit not in fits:
+                    fits = {fit: Cached(_fitted_to_text(job, one, store))}  # one is kept at a time
+                report = measure(fits[fit], one.kind, one.options, folder)
             else:
                 # Each sentence is encoded once for all measurements.
                 plain = plain or Cached(_load(job, store))
@@ -223,13 +230,16 @@ def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> Enc
     return partial(encoder.encode, batch_size=CALL)
 
 
-def _measured_on_fit(job: Job, one: Measurement, store: ResultStore, folder: Path | None) -> Report:
-    """A measurement of vectors that are transformed as fitted to a text, or to each task's own."""
-    assert one.fit is not None
+def _fitted_to_text(job: Job, one: Measurement, store: ResultStore) -> EncodeFn:
+    texts = dict.fromkeys(text for row in open_built(one.text) for text in row)
+    return _fitted(_load(job, store, normalize=False), one, list(texts))
+
+
+def _measured_on_own_sentences(
+    job: Job, one: Measurement, store: ResultStore, folder: Path | None
+) -> Report:
+    """A measurement of vectors that are transformed as fitted to each task's own sentences."""
     encode = _load(job, store, normalize=False)
-    if one.fit.corpus != TARGET:
-        texts = dict.fromkeys(text for row in open_built(one.text) for text in row)
-        return measure(_fitted(encode, one, list(texts)), one.kind, one.options, folder)
     reports: list[Report] = []
     options: Json = dict(one.options)
     for task in options["tasks"]:
