@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 from killed_reproductions import OTHER, RECIPE
 
+from contrasent import postprocess
+from contrasent.postprocess import whiten
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.results import ItemResults
@@ -90,6 +92,24 @@ pytestmark = pytest.mark.early
 
 RESULTS = Path(__file__).parents[2] / "research" / "reproduction" / "results"
 PUBLISHED = ("simcse:table5", "--from", RESULTS)
+
+WHITENED = """
+title = "Two measurements of whitened vectors"
+source = "our own"
+about = "An item for tests."
+cost = "light"
+fresh_samples = true
+evaluations.first = { kind = "sts", tasks = ["STSB"] }
+evaluations.second = { kind = "sts", tasks = ["STS12"] }
+columns.made = { evaluation = "first", metric = "spearman" }
+columns.again = { evaluation = "second", metric = "spearman" }
+
+[[rows]]
+name = "whitened"
+encoder = "@base"
+pooling = "mean"
+postprocess = { kind = "whitening", corpus = "wiki", sentences = 60 }
+"""
 
 
 @pytest.fixture
@@ -262,6 +282,17 @@ def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
     (home / "recipes" / "scales.toml").write_text("[labs]\n")
     _, err = call(*run, "--base", bert, code=2)
     assert "scales.toml" in err
+
+
+def test_measurements_of_a_seed_share_one_fit(call, home, bert, monkeypatch):
+    (home / "recipes" / "simcse" / "table3.toml").write_text(WHITENED)
+    fitted = []
+    monkeypatch.setattr(postprocess, "whiten", lambda x, **o: fitted.append(x) or whiten(x, **o))
+    run = ["simcse:table3", "--recipes", "recipes", "--scale", "lab", "--base", bert]
+    call(*run, "--seeds", 2, "-q")
+    assert len([*(home / "reproduction" / "units").iterdir()]) == 4
+    assert len(fitted) == 2
+    assert not np.array_equal(*fitted)  # each seed draws sentences of its own
 
 
 @pytest.mark.slow
