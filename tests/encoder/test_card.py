@@ -65,7 +65,7 @@ def test_nothing_is_guessed(bert):
     assert "## Training" not in text
     assert "## Scores" not in text
     assert "not normalized" in text
-    assert "last_hidden_state[:, 0]" in text
+    assert "vectors = states[:, 0]" in text
 
 
 def test_the_hub_reads_it(bert):

@@ -183,8 +183,8 @@ REJECTED = {
     },
     "json": (lambda m: (m / "modules.json").write_text("[{"), "modules.json: not valid JSON"),
     "pooling": (
-        lambda m: write(m / "1_Pooling" / "config.json", {"pooling_mode": "weightedmean"}),
-        r"1_Pooling/config.json: pooling \['weightedmean'\] is not supported",
+        lambda m: write(m / "1_Pooling" / "config.json", {"pooling_mode": "unheard"}),
+        r"1_Pooling/config.json: pooling \['unheard'\] is not supported",
     ),
     "no pooling": (
         lambda m: (m / "1_Pooling" / "config.json").unlink(),

@@ -13,11 +13,6 @@ from contrasent.text.views import VIEWS
 from contrasent.train import method_checks
 from contrasent.train.method_checks import Trial, finding
 
-_NAMES = (
-    "angle barlow_twins cosent cosine_regression diffcse dimension_wise esimcse gist masked_lm"
-    " matryoshka promptbert ranking_distillation simcse simcse_copies simcse_noise"
-    " simcse_plus_plus simcse_supervised"
-)
 _COMBINED = (
     "esimcse+simcse_plus_plus diffcse+simcse_plus_plus simcse+masked_lm"
     " simcse_supervised+masked_lm simcse_supervised+simcse_plus_plus simcse_supervised+esimcse"
@@ -25,7 +20,7 @@ _COMBINED = (
     " cosent+cosine_regression matryoshka+esimcse+simcse_plus_plus"
     " simcse_supervised+ranking_distillation+matryoshka promptbert+simcse_plus_plus"
 )
-NAMES, COMBINED = _NAMES.split(), _COMBINED.split()
+NAMES, COMBINED = sorted(summaries()), _COMBINED.split()
 UNTABLED = ("cosent", "gist", "matryoshka", "promptbert", "ranking_distillation")
 
 
@@ -48,7 +43,8 @@ def run(objective, batch, step=0):
 
 
 def test_every_file_is_a_method():
-    assert sorted(summaries()) == NAMES == list(METHODS)
+    assert list(METHODS) == NAMES
+    assert {"simcse", "simcse_supervised", "esimcse", "diffcse", "simcse_plus_plus"} <= set(NAMES)
     assert all(line.endswith(".") and len(line) > 20 for line in METHODS.values())
 
 
@@ -144,7 +140,7 @@ def test_every_pair_combines_or_says_why_not(first, load, examples, batches):
                 terms = objective.train()(batches(objective, 0))
             assert objective.loss(terms).isfinite()
             assert set(objective.weights) <= set(terms)
-    assert made + rejected == 16
+    assert made + rejected == len(NAMES) - 1
     assert made >= 3
 
 

@@ -23,7 +23,7 @@ from contrasent.engine.parameters import (
 )
 from contrasent.errors import OptionError, TrainingError
 from contrasent.losses import Form, Similarity
-from contrasent.text.views import Identity, View, make_view, options_of
+from contrasent.text.views import VIEWS, Identity, View, make_view, options_of
 from contrasent.types import Batch
 
 
@@ -309,7 +309,8 @@ class PairObjective(Objective):
         self.use_projector(projector, encoders=encoders)
 
 
-OPTIONS = ("percent", "rate", "rule", "count", "reach", "draw", "wordnet", "filler")
+OPTIONS = {option for name in VIEWS for option in options_of(name)} | {"filler"}
+"""What some view takes."""
 Which = Literal["second", "both"]  # which of the two views change the sentence
 
 
@@ -330,7 +331,7 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
             raise OptionError(
                 "filler", "", f"the view {name!r} needs a folder with a masked language model"
             )
-    options = {k: values[k] for k in OPTIONS if values.get(k) is not None}
+    options = {k: v for k, v in values.items() if k in OPTIONS and v is not None}
     for option, value in options.items():
         if option not in known:
             takes = f"takes {', '.join(known)}" if known else "takes none"
@@ -364,7 +365,7 @@ def make_views(
 
         return MaskedModel.load(str(filler), encoder, option="filler").fill
 
-    view = make_view(values["view"], options, tokenizer=encoder.tokenizer, fill=fill)
+    view = make_view(values["view"], options, encoder.tokenizer, fill)
     if views == "second":
         return Identity(), view
     if view.level == "row":

@@ -83,7 +83,8 @@ class Pooler(ABC):
         mode: what sentence-transformers calls it, if that pools a saved model in the same way; of a
             pooler that keeps nothing.
         exportable: whether a graph for ONNX or OpenVINO can pool so.
-        card: how its vectors are made, for the cards of models without ``mode``; TEMPLATE stands
+        code: how its vectors are made, for the cards of models: with ``mode`` lines of torch that
+            make ``vectors`` of ``states`` and ``mask`` (n, t, 1), else prose, where TEMPLATE stands
             for the model's prompt.
     """
 
@@ -91,7 +92,7 @@ class Pooler(ABC):
     layers: ClassVar[tuple[int, ...]] = (-1,)
     mode: ClassVar[str | None] = None
     exportable: ClassVar[bool] = True
-    card: ClassVar[str] = ""
+    code: ClassVar[str]
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         """For the tokens of that tokenizer."""
@@ -123,6 +124,7 @@ class First(Pooler):
     """The first token's vector in the last layer (SimCSE, section 6.1)."""
 
     name = mode = "cls"
+    code = "vectors = states[:, 0]"
 
     def pool(self, rows: Rows, states: Any, kept: Mapping[str, Any]) -> Any:
         """(n, d) vectors."""
@@ -133,6 +135,7 @@ class Mean(Pooler):
     """The mean over the tokens of the last layer."""
 
     name = mode = "mean"
+    code = "vectors = (states * mask).sum(1) / mask.sum(1)"
 
     def pool(self, rows: Rows, states: Any, kept: Mapping[str, Any]) -> Any:
         """(n, d) vectors."""
@@ -143,6 +146,7 @@ class Maximum(Pooler):
     """The maximum over the tokens of the last layer, dimension by dimension."""
 
     name = mode = "max"
+    code = "vectors = states.masked_fill(mask == 0, -torch.inf).amax(1)"
 
     def pool(self, rows: Rows, states: Any, kept: Mapping[str, Any]) -> Any:
         """(n, d) vectors."""
@@ -156,6 +160,10 @@ class LastToken(Pooler):
     """
 
     name, mode = "last_token", "lasttoken"
+    code = (
+        "last = (torch.arange(mask.shape[1]) * mask[..., 0]).amax(1)\n"
+        "vectors = states[torch.arange(len(texts)), last]"
+    )
 
     def pool(self, rows: Rows, states: Any, kept: Mapping[str, Any]) -> Any:
         """(n, d) vectors."""
@@ -185,7 +193,7 @@ class MaskPooling(Pooler):
 
     name = "mask"
     exportable = False
-    card = (
+    code = (
         "A vector is the last hidden state at the mask token of the template `TEMPLATE`, [X] being "
         "the text.\nsentence-transformers and exports have no such pooling and reject the model.\n"
     )
@@ -216,7 +224,7 @@ class IdfPooling(Pooler):
     """
 
     name = "idf"
-    card = (
+    code = (
         "A vector is the mean of the last hidden states, each token weighted by its inverse "
         "document frequency in the training corpus.\nsentence-transformers has no such pooling and "
         "rejects the model.\n"

@@ -174,8 +174,9 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
     if job.training is not None:
         needed = not all(MEASURES[one.kind].of_training for one in left)
         record = _trained(job, job.training, store, folder, model=needed)
-    plain: EncodeFn | None = None
-    fits: dict[tuple[FittedTransform, str, int], EncodeFn] = {}
+    # Measurements of the same vectors follow each other, and encode each sentence once.
+    left.sort(key=lambda one: (one.fit is not None, one.text, one.seed))
+    made: tuple[FittedTransform | None, str, int, EncodeFn] | None = None
     reports: list[Report] = []
     failed: UserError | None = None
     for one in left:
@@ -185,16 +186,11 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
                 report = MEASURES[one.kind].run(record, **one.options)
             elif one.fit is not None and one.fit.corpus == TARGET:
                 report = _measured_on_own_sentences(job, one, store, folder)
-            elif one.fit is not None:
-                # Measurements of one fit share it, and the vectors of their sentences.
-                fit = one.fit, one.text, one.seed
-                if fit not in fits:
-                    fits = {fit: Cached(_fitted_to_text(job, one, store))}  # one is kept at a time
-                report = measure(fits[fit], one.kind, one.options, folder)
             else:
-                # Each sentence is encoded once for all measurements.
-                plain = plain or Cached(_load(job, store))
-                report = measure(plain, one.kind, one.options, folder)
+                how = one.fit, one.text, one.seed if one.fit else 0
+                if made is None or made[:3] != how:
+                    made = *how, Cached(_encoder(job, one, store))
+                report = measure(made[3], one.kind, one.options, folder)
         except OutputError:
             raise
         except UserError as error:
@@ -230,7 +226,9 @@ def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> Enc
     return partial(encoder.encode, batch_size=CALL)
 
 
-def _fitted_to_text(job: Job, one: Measurement, store: ResultStore) -> EncodeFn:
+def _encoder(job: Job, one: Measurement, store: ResultStore) -> EncodeFn:
+    if one.fit is None:
+        return _load(job, store)
     texts = dict.fromkeys(text for row in open_built(one.text) for text in row)
     return _fitted(_load(job, store, normalize=False), one, list(texts))
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import DataError, ModelError, OptionError, check_choice
+from contrasent.errors import DataError, ModelError, check_choice
 from contrasent.text.tokens import Tokenizer
 
 Ids = NDArray[np.int32]
@@ -182,12 +182,10 @@ class RepeatWords(RateView, WordView):
 class InsertStopWords(RepeatWords):
     """Insert a stop word after words chosen as ``RepeatWords`` chooses them (ESimCSE, Table 5)."""
 
-    stop_words: Sequence[str] = STOP_WORDS
-
     def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         positions = self._selected(words, random)
         for position in positions[::-1]:
-            stop = self.stop_words[int(random.integers(len(self.stop_words)))]
+            stop = STOP_WORDS[int(random.integers(len(STOP_WORDS)))]
             words.insert(position + 1, stop)
         return words if positions else None
 
@@ -410,38 +408,27 @@ def options_of(name: str) -> list[str]:
 
 def make_view(
     name: str,
-    options: Mapping[str, Any] | None = None,
-    *,
-    tokenizer: Tokenizer | None = None,
-    fill: Callable[[], Fill] | None = None,
+    options: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    fill: Callable[[], Fill],
 ) -> View:
-    """A view from its name and options."""
-    keywords: dict[str, Any] = dict(options or {})
-    known = options_of(name)
-    for option in keywords:
-        if option not in known:
-            problem = f"the view {name!r} has no such option"
-            raise OptionError("option", option, problem, choices=known)
+    """A view from its name and options, which :func:`options_of` names."""
+    given = dict(options)
     if name == "synonym":
-        return ReplaceSynonym(synonyms=wordnet_synonyms(keywords.pop("wordnet", None)), **keywords)
+        given["synonyms"] = wordnet_synonyms(given.pop("wordnet", None))
     if name in {"masked_lm", "insert_mask", "insert_prediction"}:
-        if tokenizer is None or tokenizer.specials.mask is None:
+        if tokenizer.specials.mask is None:
             raise ModelError(f"the view {name!r} needs a tokenizer with a [MASK] token")
-        keywords.update(mask=tokenizer.specials.mask, continues=word_continuations(tokenizer))
-        if name == "insert_mask":
-            return InsertMask(**keywords)
-        if fill is None:
-            raise ModelError(f"the view {name!r} needs a masked language model")
-        if name == "masked_lm":
-            return ReplaceMasked(**keywords, fill=fill())
-        return InsertMaskedPrediction(where=InsertMask(**keywords), fill=fill())
-    return VIEWS[name](**keywords)
+        given |= {"mask": tokenizer.specials.mask, "continues": word_continuations(tokenizer)}
+    if name == "insert_prediction":
+        return InsertMaskedPrediction(where=InsertMask(**given), fill=fill())
+    if name == "masked_lm":
+        given["fill"] = fill()
+    return VIEWS[name](**given)
 
 
-def word_continuations(tokenizer: Tokenizer | None) -> NDArray[np.bool_] | None:
+def word_continuations(tokenizer: Tokenizer) -> NDArray[np.bool_] | None:
     """(vocabulary,) bool, true for ids that continue a word; None if that is not known."""
-    if tokenizer is None:
-        return None
     vocabulary = tokenizer.backend.get_vocab(with_added_tokens=True)
     hashes = sum(text.startswith("##") for text in vocabulary)
     spaces = sum(text.startswith(("Ġ", "▁")) for text in vocabulary)
