@@ -77,15 +77,10 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     return pearson(rank(a), rank(b))
 
 
-def reciprocal_ranks(ranks: ArrayLike, k: int) -> Floats:
-    """Reciprocal rank (q,) of each query's first relevant document, 0 beyond k; ranks from 1."""
-    r = np.asarray(ranks, dtype=np.float64)
-    return np.where(r <= k, 1.0 / r, 0.0)
-
-
 def reciprocal_rank_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
     """Reciprocal rank of a query's first relevant document, 0 beyond k; ``ranks`` (m,) rise."""
-    return float(reciprocal_ranks(np.asarray(ranks)[0], k))
+    first = np.asarray(ranks)[0]
+    return float(1 / first) if first <= k else 0.0
 
 
 def recall_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contrasent import metrics
 from contrasent.datasets.labeled import Captions
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import retrieval as module
@@ -78,10 +79,11 @@ def test_rows_are_named_and_several_documents_have_gains():
     ranking = rank_vectors(*vectors, [{0: 2.0, 2: 1.0}])
     # y2 and y3 tie at cosine 0: the irrelevant one stands first.
     assert ranking.ranks[0].tolist() == [1, 3]
-    assert ranking.recall(1).tolist() == [0.5]
-    assert ranking.reciprocal(1).tolist() == [1.0]
+    assert ranking.by_query(metrics.recall_at_k, 1).tolist() == [0.5]
+    assert ranking.by_query(metrics.reciprocal_rank_at_k, 1).tolist() == [1.0]
     best = 2 / np.log2(2) + 1 / np.log2(3)
-    assert ranking.ndcg(3)[0] == pytest.approx((2 / np.log2(2) + 1 / np.log2(4)) / best)
+    found = ranking.by_query(metrics.ndcg_at_k, 3)[0]
+    assert found == pytest.approx((2 / np.log2(2) + 1 / np.log2(4)) / best)
     ((query, found),) = module.nearest_documents(letters, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
     assert (query, [text for _, text in found]) == ("aab", ["aba", "aaa"])
 

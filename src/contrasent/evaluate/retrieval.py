@@ -47,18 +47,6 @@ class Ranking:
     gains: tuple[Floats, ...]  # one (m,) array a query: the gain of each, in the same order
     documents: int
 
-    def reciprocal(self, k: int = 10) -> Floats:
-        """(q,) reciprocal rank of each query, 0 beyond k: what a paired comparison takes."""
-        return metrics.reciprocal_ranks([r[0] for r in self.ranks], k)
-
-    def recall(self, k: int) -> Floats:
-        """(q,) share of each query's relevant documents among the first k."""
-        return self.by_query(metrics.recall_at_k, k)
-
-    def ndcg(self, k: int) -> Floats:
-        """(q,) normalized discounted cumulative gain of each query."""
-        return self.by_query(metrics.ndcg_at_k, k)
-
     def by_query(self, of_query: metrics.OfQuery, k: int) -> Floats:
         """(q,) a metric of each query."""
         pairs = zip(self.gains, self.ranks, strict=True)

@@ -64,8 +64,8 @@ class RetrievalValidation:
             places = range(len(queries)) if self.relevant is None else self.relevant
             relevant = check_relevant(places, len(queries), len(documents))
             ranking = rank_vectors(queried(queries), read(documents), relevant)
-            ranks[f"{self.task}/{name}"] = ranking.reciprocal(CUT)
-            first.append(ranking.recall(1))
+            ranks[f"{self.task}/{name}"] = ranking.by_query(metrics.reciprocal_rank_at_k, CUT)
+            first.append(ranking.by_query(metrics.recall_at_k, 1))
         items = np.mean(list(ranks.values()), axis=0)
         builder = ReportBuilder()
         builder.mean(self.task, "dev", f"mrr@{CUT}", choosing(items))
