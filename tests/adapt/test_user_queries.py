@@ -30,6 +30,14 @@ def written(path, rows, columns=("query", "document", "gain")):
     return path
 
 
+@pytest.mark.parametrize("before", ["/srv/hand book/", "../hand book/", ""])
+def test_a_document_may_be_named_by_the_path_that_search_shows(tmp_path, monkeypatch, before):
+    root = "/srv/hand book"
+    monkeypatch.setattr("os.getcwd", lambda: "/srv/work")
+    asked = written(tmp_path / "asked.csv", [("oil", f"{before}notes/page3.md")])
+    assert read(asked, root=root) == ([("oil", {3: 1.0})], [])
+
+
 def test_what_cannot_be_used_yet_is_kept(tmp_path):
     asked = written(tmp_path / "asked.csv", [*MANY[:30], ("oil", "later.md", 2), ("oil", "page3")])
     found, rows = read_user_queries(asked, None, None, DOCUMENTS, list)

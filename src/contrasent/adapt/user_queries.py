@@ -1,6 +1,7 @@
 """User queries with the documents that answer them, from files, evaluation sets and clicks."""
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,13 +34,17 @@ def read_user_queries(
     log: Log,
     *,
     earlier: Path | None = None,
+    root: str = "",
 ) -> tuple[UserQueries, list[dict[str, Any]]]:
     """Queries of files, of folders in BEIR's layout and of click logs.
 
     Also everything that was given, as the rows of a table of queries: it may be usable when there
     are more queries or other documents. ``earlier``: such a table, which may be of no use now.
+    ``root``: the indexed folder, which may stand before the names of documents, as search shows it.
     """
     places, useless = places_of(documents), []
+    for folder in (root, os.path.relpath(root)) if root else ():
+        places |= {os.path.join(folder, name): n for n, name in enumerate(documents)}  # noqa: PTH118
     by_text = dict[str, tuple[str, dict[int | str, float]]]()
     files = [(path, _rows(path, "gain"), False) for path in (*paths(queries), *paths(earlier))]
     files += [(path, _evaluation_set(path, log), False) for path in paths(collection)]
