@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Container, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from contrasent import progress
 from contrasent.documents.folder import file_of
 from contrasent.errors import OptionError
+from contrasent.files import check_writable
 from contrasent.indexing.build import IndexResult
 from contrasent.indexing.following import FileFacts, own_folder
 from contrasent.indexing.models import open_index_model
@@ -49,10 +51,12 @@ def change_model(
         OutputError: the index is in Milvus, or cannot be written.
     """
     folder, began = own_folder(index), time.monotonic()
-    Index.open(folder).close()
+    with closing(Index.open(folder)) as before:
+        rows = len(before)
     encoder = open_encoder(
         find_model(model), pooling=pooling, max_seq_length=max_seq_length, light=True
     )
+    check_writable(folder, 8 * encoder.dimension * rows)
     encode = TaskEncoder(encoder, batch_size=batch_size)
     updated = reembed(
         folder,
@@ -62,7 +66,9 @@ def change_model(
         settings={"pooling": pooling, "max_seq_length": max_seq_length},
     )
     seconds = time.monotonic() - began
-    notes = tuple(encode.notes)
+    # Passages are as long as the model can read that the documents were indexed by.
+    again = "; index the source again to cut passages to fit" if updated.facts.origin else ""
+    notes = tuple(f"{note}{again}" for note in encode.notes)
     return IndexResult(folder, updated, str(model), encode.truncated, seconds, notes=notes)
 
 
