@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError, see
-from contrasent.files import HOLDER, LOCK, check_writable, write_json
+from contrasent.files import HOLDER, LOCK, check_writable, remedy, write_json
 from contrasent.metrics import normalize
 from contrasent.search.filters import canonical
 from contrasent.types import Vectors
@@ -109,7 +109,7 @@ def wrap_sqlite_errors(folder: Path | None) -> Iterator[None]:
                 f"{see('index-locked')}"
             ) from error
         if "full" in said or "readonly" in said or "disk I/O" in said:
-            problem = f"cannot write ({error}); free some space{see('disk-full')}"
+            problem = f"cannot write ({error}); {remedy(full='readonly' not in said)}"
             raise OutputError(f"{folder}: {problem}") from error
         raise damaged(folder, error) from error
 
