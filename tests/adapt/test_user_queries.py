@@ -136,6 +136,7 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path):
         f"{path}: 2 of 54 rows ignored: query missing (line 48)",
         f"{path}: 1 of 54 rows ignored: document missing (line 49)",
         f"{path}: 2 of 54 rows ignored: the gain is not a number (line 50: 'nan')",
+        f"{path}: 1 of 54 rows ignored: the gain is not above 0 (line 52: 0)",
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from contrasent import progress
 from contrasent.documents.folder import file_of
-from contrasent.errors import OptionError
+from contrasent.errors import InputError, OptionError
 from contrasent.files import check_writable
 from contrasent.indexing.build import IndexResult
 from contrasent.indexing.following import FileFacts, own_folder
@@ -21,7 +21,7 @@ from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.filters import Where, check_where
 from contrasent.search.index import Index, document_of
 from contrasent.search.opening import open_index, open_writer, reembed, resolve_index
-from contrasent.search.records import TableColumns, blocks
+from contrasent.search.records import ALL, TableColumns, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row
 from contrasent.search.writer import Writer
 
@@ -112,6 +112,10 @@ def add_rows(
         raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     name = None if model is None else str(model)
     table = TableColumns(column, columns, id_column, metadata).read(str(source))
+    lacking = [one for one in known.get("all", ()) if one not in table.metadata]
+    if lacking and list(metadata) == [ALL]:
+        problem = f"has no column {lacking[0]!r}, which the index keeps as metadata; add it, or "
+        raise InputError(str(source), f"{problem}name the columns to keep by --metadata")
     encode = open_index_model(before, name, batch_size=batch_size)
     with open_writer(folder) as writer, progress.task("index", unit="texts") as advance:
         for block in blocks(table, ROWS_AT_ONCE):
