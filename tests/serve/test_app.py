@@ -308,8 +308,11 @@ def test_key(root):
     with serving(api_key="open sesame", root_path=root) as url:
         for place in {url, url + root}:
             assert embed(place, "a").status_code == 401
-            for wrong in ("Bearer open", "open sesame"):
-                assert embed(place, "a", headers={"Authorization": wrong}).status_code == 401
+            for given, code in (
+                *((wrong, 401) for wrong in ("Bearer open", "open sesame", "Basic open sesame")),
+                *((f"{scheme} open sesame", 200) for scheme in ("Bearer", "bearer", "BEARER ")),
+            ):
+                assert embed(place, "a", headers={"Authorization": given}).status_code == code
             for path, code in (
                 *((path, 401) for path in ("metrics", "facets", "v1/models", "search")),
                 *((path, 200) for path in ("health", "")),
@@ -880,7 +883,8 @@ def test_a_head_is_that_of_the_answer(http):
 
 def test_browsers_are_told_whose_pages_may_call():
     ask = {"origin": "https://app.example", "access-control-request-method": "POST",
-           "access-control-request-headers": "authorization,content-type"}  # fmt: skip
+           "access-control-request-headers": "authorization,content-type,x-stainless-os",
+    }  # fmt: skip
     allowed = "access-control-allow-origin"
     for origins, answers in (((), None), (("https://app.example",), ask["origin"]), (("*",), "*")):
         with serving(origins=origins, api_key="k") as url:

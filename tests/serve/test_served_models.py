@@ -1,5 +1,6 @@
 """An index that is served with its model, and one that gets another model while it is served."""
 
+import logging
 import types
 
 import httpx
@@ -8,6 +9,7 @@ import typer
 from serving import LINES, running, until
 from typer.testing import CliRunner
 
+from contrasent import progress
 from contrasent.cli.serve import serve
 from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.search.index import Index
@@ -23,21 +25,56 @@ def turned(encoder):
     return lambda texts: encoder.encode([text[::-1] for text in texts])
 
 
-def test_an_index_is_served_with_its_model(index, encoder, tmp_path, monkeypatch):
-    """As a folder, or inside one; there is no model in either."""
-    apps = []
+@pytest.fixture
+def apps():
+    """The applications that were to be served."""
+    return []
+
+
+@pytest.fixture
+def begin(apps, index, tmp_path, monkeypatch):
+    """Run ``contrasent serve`` up to where it would answer; gives its outcome."""
     nothing = types.SimpleNamespace(run=lambda sockets: [one.close() for one in sockets])
-    index.save(tmp_path / "mine" / "index")
-    app = typer.Typer()
-    app.command()(serve)
-    for place in (tmp_path / "mine", tmp_path / "mine" / "index"):
+
+    def begin(*options, place="mine"):
         with monkeypatch.context() as patch:
             patch.setattr(server_app, "make_server", lambda app, _: apps.append(app) or nothing)
-            done = CliRunner().invoke(app, [str(place), "--port", "0"])
-        assert done.exit_code == 0, done.output
-        with running(apps.pop()) as url:
-            (wanted,) = index.search("monetary policy", encode=encoder.encode, k=3)
-            assert search(url) == [hit.text for hit in wanted]
+            return CliRunner().invoke(command, [str(tmp_path / place), "--port=0", *options])
+
+    index.save(tmp_path / "mine" / "index")
+    command = typer.Typer()
+    command.command()(serve)
+    return begin
+
+
+@pytest.mark.parametrize("place", ["mine", "mine/index"])
+def test_an_index_is_served_with_its_model(begin, apps, index, encoder, place):
+    """As a folder, or inside one; there is no model in either."""
+    done = begin(place=place)
+    assert done.exit_code == 0, done.output
+    with running(apps.pop()) as url:
+        (wanted,) = index.search("monetary policy", encode=encoder.encode, k=3)
+        assert search(url) == [hit.text for hit in wanted]
+
+
+@pytest.mark.parametrize(("options", "lines"), [
+    ([], 0), (["--host=0.0.0.0"], 1), (["--host=0.0.0.0", "--allow-host=a.example"], 0),
+])  # fmt: skip
+def test_a_server_says_whether_it_takes_any_host(begin, options, lines):
+    done = begin(*options)
+    assert (done.exit_code, done.output.count("any Host header")) == (0, lines)
+
+
+def test_no_bar_of_progress_is_among_the_lines_of_the_log(begin):
+    progress.show("auto")
+    assert begin().exit_code == 0
+    assert progress.silent() and logging.getLogger("contrasent.serve").isEnabledFor(logging.INFO)
+
+
+@pytest.mark.parametrize("key", ["", " ", "k\u00e9y"])
+def test_an_empty_key_in_the_environment_is_an_error(begin, key, monkeypatch):
+    monkeypatch.setenv("CONTRASENT_API_KEY", key)
+    assert str(begin().exception).startswith("CONTRASENT_API_KEY: must contain a key")
 
 
 def test_the_address_of_another_machine_is_a_wrong_host(index, tmp_path):

@@ -315,7 +315,7 @@ def create_app(
             CORSMiddleware,
             allow_origins=limits.origins,
             allow_methods=["GET", "HEAD", "POST"],
-            allow_headers=["Authorization", "Content-Encoding", "Content-Type"],
+            allow_headers=["*"],  # clients add their own, such as OpenAI's x-stainless-os
             expose_headers=["Retry-After", "X-Request-Id"],
         )
     return app

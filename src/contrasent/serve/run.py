@@ -104,6 +104,8 @@ def serve_model(
         )
         address = f"http://{_place(host, listener.getsockname()[1])}"
         log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
+        if not hosts:
+            log(f"any Host header is accepted on {host}; --allow-host NAME limits it to names")
         make_server(app, settings).run(sockets=[listener])
 
 
