@@ -47,7 +47,6 @@ class OpenModel:
     dimensions: int | None = None  # how many are kept, scaled to length one; all if None
     prompt: str | None = None  # name of a prompt
     threads: int | None = None  # to compute with; as the process has them if None
-    stream: bool = False  # of one process: by numpy where that is sooner, with the default prompt
 
     def __call__(self) -> "Opened":
         """The model as a worker needs it."""
@@ -60,17 +59,17 @@ class OpenModel:
 
         if self.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(self.threads)  # for what is not torch
-        model = options.open_model(self.folder, self.loading, light=self.stream)
+        model = options.open_model(self.folder, self.loading, light=True)
         encoder = model.encoder
         if self.threads is not None and encoder.runtime == "torch":
             import torch
 
             torch.set_num_threads(self.threads)
-        document = encoder.prompts.of_task("document")
+        document = encoder.prompts.of_task("document")  # as `index` encodes rows
         if self.prompt is not None:
             model.prompt = encoder.prompts.text(self.prompt)
-        elif not self.stream and document != encoder.prompts.text():
-            model.prompt = document  # as `index` encodes rows
+        elif document != encoder.prompts.text():
+            model.prompt = document
         kept, notes = self.dimensions, list[str]()
         if kept is not None and kept > encoder.dimension:
             raise OptionError("--dimensions", kept, f"the model has {encoder.dimension}")
@@ -86,7 +85,8 @@ class OpenModel:
 
         settings = {
             "model": encoder.identity,
-            "runtime": encoder.runtime,
+            # What it is on another machine may be the other one of these.
+            "runtime": None if encoder.runtime in ("torch", "numpy") else encoder.runtime,
             "invariant": self.loading.batch_invariant,
             "unit": self.unit,
             "dimensions": kept,
@@ -145,8 +145,7 @@ def encode(
             writes the last shard checks them all.
         unit: Scale vectors to length one.
         dimensions: Keep this many leading dimensions, scaled to length one.
-        prompt: Name of a prompt of the model, such as query. [default: the model's; in shards its
-            prompt for documents]
+        prompt: Name of a prompt of the model, such as query. [default: its prompt for documents]
     """
     from contrasent.encoding.engines import make_engine
     from contrasent.encoding.inputs import is_url
@@ -186,7 +185,7 @@ def _as_stream(
         _check_pyarrow(f"writing {output}")
     corpus = open_texts(source, column)
     name = opener.folder
-    opener = replace(opener, folder=str(find_model(name)), stream=True)
+    opener = replace(opener, folder=str(find_model(name)))
     model, here = opener.open()
     settings = json.dumps(here.settings, sort_keys=True)
     maker = Facts(model=here.settings["model"], source=settings)
@@ -201,7 +200,7 @@ def _as_stream(
         "output": str(output),
         "model": name,
         "identity": here.settings["model"],
-        "runtime": here.settings["runtime"],
+        "runtime": model.encoder.runtime,
         "texts": rows,
         "computed": model.texts,
         "dimension": here.dimension,
