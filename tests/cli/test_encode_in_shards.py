@@ -52,19 +52,6 @@ def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
     assert (footer["model"], footer["unit"], footer["dimensions"]) == (said["identity"], True, 8)
 
 
-def test_shards_are_made_without_torch(tmp_path, bert, source, monkeypatch):
-    """And what computes them is no setting of theirs: on a machine with a GPU it is torch."""
-    from contrasent.encoder.encoder import TorchEncoder
-
-    command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooling", "mean")
-    with monkeypatch.context() as patch:
-        patch.delattr(TorchEncoder, "load")
-        run(*command, "--shard", "1/2", "--shard-rows", "30")
-    job.opened.cache_clear()
-    last = run(*command, "--shard", "2/2", "--shard-rows", "30", "--runtime", "torch")
-    assert "complete: all 2 shards checked" in last
-
-
 def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sentences):
     """In shards and in a file alike."""
     from contrasent.encoder.encoder import TorchEncoder

@@ -47,6 +47,7 @@ class OpenModel:
     dimensions: int | None = None  # how many are kept, scaled to length one; all if None
     prompt: str | None = None  # name of a prompt
     threads: int | None = None  # to compute with; as the process has them if None
+    light: bool = False  # numpy without a GPU: it starts sooner, but large inputs take it longer
 
     def __call__(self) -> "Opened":
         """The model as a worker needs it."""
@@ -59,7 +60,7 @@ class OpenModel:
 
         if self.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(self.threads)  # for what is not torch
-        model = options.open_model(self.folder, self.loading, light=True)
+        model = options.open_model(self.folder, self.loading, light=self.light)
         encoder = model.encoder
         if self.threads is not None and encoder.runtime == "torch":
             import torch
@@ -85,8 +86,7 @@ class OpenModel:
 
         settings = {
             "model": encoder.identity,
-            # What it is on another machine may be the other one of these.
-            "runtime": None if encoder.runtime in ("torch", "numpy") else encoder.runtime,
+            "runtime": encoder.runtime,
             "invariant": self.loading.batch_invariant,
             "unit": self.unit,
             "dimensions": kept,
@@ -185,7 +185,7 @@ def _as_stream(
         _check_pyarrow(f"writing {output}")
     corpus = open_texts(source, column)
     name = opener.folder
-    opener = replace(opener, folder=str(find_model(name)))
+    opener = replace(opener, folder=str(find_model(name)), light=True)
     model, here = opener.open()
     settings = json.dumps(here.settings, sort_keys=True)
     maker = Facts(model=here.settings["model"], source=settings)
@@ -200,7 +200,7 @@ def _as_stream(
         "output": str(output),
         "model": name,
         "identity": here.settings["model"],
-        "runtime": model.encoder.runtime,
+        "runtime": here.settings["runtime"],
         "texts": rows,
         "computed": model.texts,
         "dimension": here.dimension,
