@@ -241,7 +241,9 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
 
     class Changed:
         bm25_only = ""
-        model = property(lambda self: "m" if len(pauses) in (0, 11) else "other")
+
+        def __init__(self):
+            self.model = "m" if len(pauses) in (0, 11) else "other"
 
         def __len__(self):
             return len(pauses)
@@ -257,7 +259,7 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
     def open_model(index):
         raise ModelError("the model is not there")
 
-    closed, served = [], Library(Changed(), "m", open_model=open_model)
+    closed, served = [], Library(Changed(), None, open_model=open_model)
     served._follow(Over())
     assert pauses == [1, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 1, 2, 4]
     assert closed == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
@@ -637,11 +639,11 @@ def test_requests_have_turns_and_a_dropped_one_has_none():
     rows, gate = [], Gate()
 
     async def ask():
-        batcher = Batcher(held(gate, rows), ServerSettings(batch_tokens=100))
+        batcher, encoder = Batcher(ServerSettings(batch_tokens=100)), held(gate, rows)
         batcher.start()
 
         def start(token, count):
-            return asyncio.ensure_future(batcher.ids([[token] * 10] * count))
+            return asyncio.ensure_future(batcher.ids(encoder, [[token] * 10] * count))
 
         first = start(1, 30)
         await asyncio.to_thread(gate.begun.wait, 300)  # alone, it fills a batch
@@ -663,6 +665,26 @@ def test_requests_have_turns_and_a_dropped_one_has_none():
     assert ["".join(str(row[0]) for row in batch) for batch in rows] == [
         "1" * 10, "1" * 8 + "33", "1" * 8 + "33", "1111" + "3" * 6, "33",
     ]  # fmt: skip
+
+
+def test_no_batch_has_rows_of_two_models():
+    """While an index gets another model, requests of both wait; all rows would fit one batch."""
+    rows = {1: [], 2: []}
+
+    async def ask():
+        batcher, encoders = Batcher(ServerSettings()), {n: held(rows=rows[n]) for n in rows}
+        asked = [batcher.ids(encoders[n], [[n] * 10] * 12) for n in (1, 2, 1)]
+        tasks = [asyncio.ensure_future(one) for one in asked]
+        while batcher.waiting < 3 * 120:
+            await asyncio.sleep(0.01)
+        batcher.start()
+        await asyncio.gather(*tasks)
+        await batcher.stop()
+
+    asyncio.run(ask())
+    for n, batches in rows.items():
+        assert {row for batch in batches for row in batch} == {(n,) * 10}
+    assert [sum(map(len, rows[n])) for n in rows] == [24, 12]
 
 
 def test_many_requests_share_batches_and_each_gets_its_own():

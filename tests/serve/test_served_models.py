@@ -1,5 +1,6 @@
 """An index that is served with its model, and one that gets another model while it is served."""
 
+import copy
 import logging
 import types
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from contrasent import progress
 from contrasent.cli.serve import serve
 from contrasent.errors import InputError, ModelError, OptionError
+from contrasent.model.base import Prompts
 from contrasent.search.index import Index
 from contrasent.search.opening import reembed
 from contrasent.search.writer import Writer
@@ -21,8 +23,11 @@ from contrasent.serve.run import serve_model
 
 
 def turned(encoder):
-    """Vectors of another model: those of the texts read backwards."""
-    return lambda texts: encoder.encode([text[::-1] for text in texts])
+    """Another model, whose vectors are those of the texts read backwards."""
+    other = copy.copy(encoder)
+    other.tokenize = lambda texts, *more: encoder.tokenize([text[::-1] for text in texts], *more)
+    other.prompts = Prompts({"query": "", "backwards": ""})
+    return other
 
 
 @pytest.fixture
@@ -98,13 +103,14 @@ def search(url):
 @pytest.mark.parametrize("known", [True, False])
 def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplog):
     """The server takes the new model up; where it cannot be loaded, the old vectors answer on."""
-    made = Index.build(turned(encoder), LINES, model="other")
+    other = turned(encoder)
+    made = Index.build(other.encode, LINES, model="other")
     expected = {
         False: [
             hit.text
             for hit in Index.open(folder).search("monetary policy", encode=encoder.encode, k=3)[0]
         ],
-        True: [hit.text for hit in made.search("monetary policy", encode=turned(encoder), k=3)[0]],
+        True: [hit.text for hit in made.search("monetary policy", encode=other.encode, k=3)[0]],
     }
     assert expected[True] != expected[False]
 
@@ -112,21 +118,32 @@ def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplo
         if not known:
             raise ModelError("the model is not there")
         assert of.model == "other"
-        return turned(encoder)
+        return other
 
+    caplog.set_level(logging.INFO)
     with running(app_of(index=Index.open(folder), open_model=open_model)) as url:
         assert search(url) == expected[False]
-        reembed(folder, turned(encoder), model="other")
+        reembed(folder, other.encode, model="other")
         if known:
             until(lambda: search(url) == expected[True])  # the server looks once a second
+            assert '{"event": "index", "model": "other"}' in caplog.messages
         else:
             until(lambda: search(url) and "the model is not there" in caplog.text)
             assert search(url) == expected[False]
+        # So do the routes that ask the model alone.
+        model, identity = (other, "other") if known else (encoder, encoder.identity)
+        answer = httpx.post(f"{url}/v1/embeddings", timeout=60, json={"input": "a boat"}).json()
+        assert answer["data"][0]["embedding"] == pytest.approx(model.encode("a boat"), abs=1e-6)
+        body = {"a": "a boat", "b": "taob a"}
+        scores = httpx.post(f"{url}/similarity", timeout=60, json=body).json()["scores"]
+        assert scores[0] == pytest.approx(model.similarity("a boat", ["taob a"]), abs=1e-5)
+        (about,) = httpx.get(f"{url}/v1/models", timeout=60).json()["data"]
+        assert (about["identity"], about["prompts"]) == (identity, model.prompts.texts)
 
 
 def test_a_served_index_does_not_hold_the_log_of_its_writers(encoder, folder):
     """Nor does anything done to its database reach what is searched."""
-    library = Library(Index.open(folder), encoder.identity)
+    library = Library(Index.open(folder), encoder)
     for n in range(3):
         with Writer(folder) as writer:
             writer.add([f"A line more, the {n}."], encoder.encode)

@@ -97,7 +97,7 @@ def serve_model(
             encoder,
             shown,
             index=library,
-            open_model=open_index_model,
+            open_model=lambda index: open_index_model(index).encoder,
             settings=settings,
             bm25_weight=bm25_weight,
             encode=encode,
