@@ -46,6 +46,10 @@ def begin(apps, index, tmp_path, monkeypatch):
             patch.setattr(server_app, "make_server", lambda app, _: apps.append(app) or nothing)
             return CliRunner().invoke(command, [str(tmp_path / place), "--port=0", *options])
 
+    log = logging.getLogger("contrasent.serve")  # the command takes it over
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log, "propagate", True)
+    monkeypatch.setattr(log, "level", log.level)
     index.save(tmp_path / "mine" / "index")
     command = typer.Typer()
     command.command()(serve)
