@@ -201,7 +201,7 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "m").symlink_to(tmp_path)
     (tmp_path / "0.md").symlink_to("a.md")
-    source = DocumentSource(tmp_path, most=1000)
+    source = DocumentSource(tmp_path, max_file_text=1000)
     names = ["LICENSE", "README.notes.gz", "a.md", "my_changelog.old"]
     assert [d.id for d in source] == names
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}

@@ -112,14 +112,15 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
     (tmp_path / "t.txt").write_text("\n".join(TEXTS))
     run("encode", saved, "t.txt", "-o", "a.npy", "--quiet")
     run("encode", saved, "t.txt", "-o", "q.npy", "--prompt", "query", "--quiet")
-    assert np.abs(np.load("a.npy") - plain.encode(TEXTS)).max() < 1e-6
+    documents = prefixed(plain, "passage: ")
+    assert np.abs(np.load("a.npy") - documents).max() < 1e-5
     assert np.abs(np.load("q.npy") - prefixed(plain, "query: ")).max() < 1e-6
     _, err = run("encode", saved, "t.txt", "-o", "x.npy", "--prompt", "querry", code=2)
     assert "--prompt 'querry': unknown prompt; the model has query, doc" in err
     assert "did you mean 'query'" in err
     run("encode", saved, "t.txt", "-o", "d.npy", "--dimensions", "8", "--quiet")
-    short = plain.encode(TEXTS)[:, :8]
-    assert np.abs(np.load("d.npy") - short / np.linalg.norm(short, axis=1)[:, None]).max() < 1e-6
+    short = documents[:, :8]
+    assert np.abs(np.load("d.npy") - short / np.linalg.norm(short, axis=1)[:, None]).max() < 1e-5
     run("index", "t.txt", "--model", saved, "-o", "index", "--quiet")
     (tmp_path / "more.txt").write_text("an old map\n")
     run("index", "more.txt", "--model", saved, "-o", "index", "--add", "--quiet")

@@ -221,7 +221,7 @@ def index_folder(
         given = DocumentSource(
             source,
             columns=table.columns or None,
-            most=max_file_text,
+            max_file_text=max_file_text,
             as_text=as_text,
             exclude=exclude,
             include=include,
