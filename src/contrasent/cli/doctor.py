@@ -81,6 +81,9 @@ def doctor(
 
         about = describe(place)
     index = open_index(place) if is_any_index(place) else None
+    if index is not None and not index.facts.source:
+        content.append(Finding("model", True, "not recorded, so its vectors are not compared"))
+        return _findings(model, content, "", about)
     folder = find_model(model) if index is None else find_index_model(index)
     stored = {} if index is None else model_settings(index)
     loading = replace(loading, **{key: value for key, value in stored.items() if value})

@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError, see
+from contrasent.errors import (
+    InputError,
+    ModelError,
+    OptionError,
+    OutputError,
+    UserError,
+    see,
+    texts_of,
+)
 from contrasent.files import HOLDER, LOCK, check_writable, write_json
 from contrasent.metrics import normalize
 from contrasent.search.filters import canonical
@@ -96,6 +104,8 @@ def wrap_sqlite_errors(folder: Path | None) -> Iterator[None]:
     except UnicodeDecodeError as error:  # SQLite's complaint quotes the file
         raise damaged(folder, error) from error
     except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+            raise InputError(folder or "the index", "is closed; open it again") from error
         said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
         if "unable to open" in said and folder is not None:
             for file in folder.glob(f"{DATABASE}*"):
@@ -231,16 +241,14 @@ def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
     """The given ids, or row numbers from ``first`` on; one distinct string per row."""
     if ids is None:
         return [str(first + row) for row in range(count)]
-    if len(ids) != count:
-        raise OptionError("ids", len(ids), f"must give one id for each of {count} texts")
-    seen: set[str] = set()
-    for row, name in enumerate(ids):
-        if not isinstance(name, str):
-            raise OptionError("ids", name, "is not a string")
+    names, seen = list(texts_of("ids", ids)), set[str]()
+    if len(names) != count:
+        raise OptionError("ids", len(names), f"must give one id for each of {count} texts")
+    for row, name in enumerate(names):
         if name in seen:
             raise OptionError("ids", name, f"is repeated, for text {row}")
         seen.add(name)
-    return list(ids)
+    return names
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:

@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ from contrasent.search.folder import (
 from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import FORMER, Ranker
 from contrasent.search.words import Posting
-from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
+from contrasent.types import EncodeFn, Mask, Numbers, Vectors, encoder_of, for_task
 
 FORMAT = 4
 REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, for a reader while an index is being replaced
@@ -124,6 +125,25 @@ def check_model(facts: Facts, folder: Path | None, model: str, option: str = "mo
         )
 
 
+def check_encoder(
+    facts: Facts,
+    folder: Path | None,
+    encode: object,
+    model: str | None = None,
+    option: str = "the encoder",
+) -> None:
+    """Reject a model other than an index's: the one that is named, or else the encoder's."""
+    encoder = encoder_of(encode)
+    if model is not None:
+        check_model(facts, folder, model)
+    elif facts.model and encoder is not None and _accepted.get(encoder) != facts.model:
+        check_model(facts, folder, encoder.identity, option)
+        _accepted[encoder] = facts.model
+
+
+_accepted = WeakKeyDictionary[Any, str]()  # the models of encoders, whose hashes take long
+
+
 def check_finished(folder: Path | None, unfinished: int, purpose: str) -> None:
     """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
     if unfinished:
@@ -135,7 +155,7 @@ def check_finished(folder: Path | None, unfinished: int, purpose: str) -> None:
 def check_rows(facts: Facts, folder: Path | None, rows: NewRows) -> Vectors:
     """(n, d) vectors of rows to write, given or made here, checked and scaled."""
     texts, vectors, metadata = rows.texts, rows.vectors, rows.metadata
-    check_model(facts, folder, facts.model if rows.model is None else rows.model)
+    check_encoder(facts, folder, vectors, rows.model)
     if metadata is not None and len(metadata) != len(texts):
         raise OptionError(
             "metadata", len(metadata), f"must have one value for each of {len(texts)} texts"
