@@ -67,14 +67,26 @@ def is_any_index(folder: str | Path) -> bool:
     return is_index(folder) or in_milvus(folder) or _is_file(Path(folder) / "index.json")
 
 
-def reading(folder: Path) -> sqlite3.Connection:
-    """A connection for reading, without a log if the folder cannot be written."""
-    has_log = False
+def unlocked(folder: Path) -> tuple[int, int] | None:
+    """Size and time of a database that is read without a lock; None if there can be one.
+
+    A lock needs a log, which only who may write to the folder can make.
+    """
     with suppress(FileNotFoundError):  # a writer that ends removes its log at any moment
-        has_log = (folder / f"{DATABASE}-wal").stat().st_size > 0
+        if (folder / f"{DATABASE}-wal").stat().st_size > 0:
+            return None
     effective = os.access in os.supports_effective_ids
-    writable = os.access(folder, os.W_OK, effective_ids=effective)
-    how = "ro" if has_log or writable else "ro&immutable=1"
+    if not os.access(folder, os.W_OK, effective_ids=effective):
+        with suppress(OSError):
+            about = (folder / DATABASE).stat()
+            return about.st_size, about.st_mtime_ns
+    return None
+
+
+def reading(folder: Path, *, lock: bool | None = None) -> sqlite3.Connection:
+    """A connection for reading, with a lock if there can be one."""
+    lock = unlocked(folder) is None if lock is None else lock
+    how = "ro" if lock else "ro&immutable=1"
     path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
     return sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False)
 

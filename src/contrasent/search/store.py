@@ -49,6 +49,7 @@ from contrasent.search.folder import (
     left_checksum,
     not_an_index,
     reading,
+    unlocked,
     vector_sum,
     wrap_os_errors,
     wrap_sqlite_errors,
@@ -207,37 +208,39 @@ class Store:
         place = Path(folder)
         for _ in range(ATTEMPTS):
             recover_folder(place, REPLACING)
-            number = file_number(place)
+            state = file_number(place), unlocked(place)
             try:
-                store = cls._snapshot(place, verify)
+                store = cls._snapshot(place, verify, state[1])
             except (FileNotFoundError, InputError, OutputError) as error:
                 # A writer compacted the index since the facts were read, or replaced it.
-                same = number == file_number(place) != 0
-                if same and not isinstance(error, FileNotFoundError):
+                same = state == (file_number(place), unlocked(place))
+                if same and state[0] and not isinstance(error, FileNotFoundError):
                     raise
                 problem = error
             else:
-                if file_number(place) == number:
+                if state == (file_number(place), unlocked(place)):
                     return store
                 store.close()
-                problem = damaged(place, "it was replaced during reading")
+                problem = InputError(place, "changed while it was read; open it again")
         if isinstance(problem, FileNotFoundError):
             raise damaged(place, f"{Path(problem.filename).name} is missing") from None
         raise problem
 
     @classmethod
-    def _snapshot(cls, place: Path, verify: bool) -> Self:
+    def _snapshot(cls, place: Path, verify: bool, free: tuple[int, int] | None) -> Self:
         """The index in a folder, unless a writer is faster."""
         if not is_index(place):
             raise InputError(place, not_an_index(place))
         stated = left_checksum(place)  # read before the state, which is then as new
         with wrap_sqlite_errors(place), wrap_os_errors(place):
-            store = cls(reading(place), place, Facts())
+            store = cls(reading(place, lock=free is None), place, Facts())
             try:
                 store.stated, store.facts = stated, store.read_facts()
                 if verify:
                     store.verify_database()
                 store.map_vectors(verify)
+                if free and free[0] <= VERIFIED:  # without a lock it is read once, in a copy
+                    store.detach()
             except BaseException:
                 store.close()
                 raise
