@@ -128,6 +128,7 @@ def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
     (["a", None], r"sentences\[1\] None: is not a text"),
     ([("q", "a")], r"sentences\[0\] \('q', 'a'\): is a pair"),
     ({"text": ["a"]}, "sentences 'a dict': contains columns"),
+    ("\ud83d", r"sentences\[0\] .*lone surrogate"),
     (["ok", "\ud83d"], r"sentences\[1\] '.ud83d': contains a lone surrogate"),
     ([np.ones(300)], r"sentences\[0\] ndarray of shape \(300,\): is not a text"),
     (None, "sentences None: is neither a text nor a seq"), (b"a", "is neither a text nor a seq"),

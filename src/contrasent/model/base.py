@@ -239,7 +239,8 @@ class Encoder(ABC):
         if truncate_dim is not None and not 1 <= truncate_dim <= self.dimension:
             problem = f"must be from 1 to {self.dimension}, the dimension of the model"
             raise OptionError("truncate_dim", truncate_dim, problem)
-        several = [sentences] if isinstance(sentences, str) else texts_of("sentences", sentences)
+        given = [sentences] if isinstance(sentences, str) else sentences
+        several = texts_of("sentences", given)
         with progress.shown(show_progress_bar):
             vectors, self.truncated = self.encode_and_count(
                 several, batch_size=batch_size, prompt=prompt
