@@ -173,7 +173,8 @@ def _described(about: dict[str, Any]) -> list[str]:
         "source": about["source"],
         "removed manually": _named(about["removed_by_hand"]),
         "not indexed yet": _named(about["not_read_yet"] or []),
-        "model": f"{about['model']}, {about['dimension']} dimensions, {about['metric']}",
+        "model": f"{about['model'] or 'not recorded'}, {about['dimension']} dimensions, "
+        f"{about['metric']}",
         "ranker": about["ranker"],
         "learned": ", ".join(about["learned"]),
         "size": f"{about['bytes'] / 1e6:,.1f} MB",

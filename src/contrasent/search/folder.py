@@ -72,7 +72,7 @@ def unlocked(folder: Path) -> tuple[int, int] | None:
 
     A lock needs a log, which only who may write to the folder can make.
     """
-    with suppress(FileNotFoundError):  # a writer that ends removes its log at any moment
+    with suppress(OSError):  # a writer that ends removes its log at any moment
         if (folder / f"{DATABASE}-wal").stat().st_size > 0:
             return None
     effective = os.access in os.supports_effective_ids

@@ -239,7 +239,7 @@ class Store:
                 if verify:
                     store.verify_database()
                 store.map_vectors(verify)
-                if free and free[0] <= VERIFIED:  # without a lock it is read once, in a copy
+                if verify and free and free[0] <= VERIFIED:  # from now on what was verified
                     store.detach()
             except BaseException:
                 store.close()
