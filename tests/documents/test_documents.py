@@ -112,6 +112,20 @@ def test_tables_of_ids_titles_and_texts_need_no_options(tmp_path, form, packed):
     assert source.report.columns == {path.name: "text: text, title: title, id: _id"}
 
 
+def test_ids_and_fields_are_of_whole_characters(tmp_path):
+    """A row of a table that could not be stored is read without what is no character."""
+    names = ("\ud83d", "x\0y", "x\ud83dy", "z")
+    rows = [
+        {"id": name, "text": f"{PROSE} {n}\0", "year\ud83d\0": f"200\0{n}"}
+        for n, name in enumerate(names)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = list(DocumentSource(tmp_path / "a.jsonl"))
+    assert [d.id for d in found] == [f"a.jsonl#{name}" for name in ("1", "xy", "xy~3", "z")]
+    assert [d.metadata for d in found] == [{"year": f"200{n}"} for n in range(4)]
+    assert found[3].sections == (Section((), (f"{PROSE} 3",)),)
+
+
 def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     rows = [{"nr": str(i), "kind": "x", "words": f"{PROSE} {i}"} for i in range(3)]
     path = tmp_path / "a.jsonl"

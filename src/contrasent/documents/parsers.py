@@ -24,6 +24,7 @@ from contrasent.documents.sections import (
     Document,
     Parsed,
     Section,
+    clean,
     described,
     flat,
     one_line,
@@ -116,7 +117,7 @@ class File:
 
     def document(self, parsed: Parsed, part: str = "") -> Document:
         """The document that it is, or that a part of it is."""
-        return Document(f"{self.name}{part}", *parsed)
+        return Document(f"{self.name}{clean(part)}", *parsed)
 
     @contextmanager
     def others_are_read(self, part: str) -> Iterator[None]:

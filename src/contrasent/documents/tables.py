@@ -27,7 +27,14 @@ from contrasent.documents.office import (
     related,
     report_embedded,
 )
-from contrasent.documents.sections import Document, Section, SectionBuilder, one_line, spelled
+from contrasent.documents.sections import (
+    Document,
+    Section,
+    SectionBuilder,
+    clean,
+    one_line,
+    spelled,
+)
 from contrasent.text import dialect
 from contrasent.text.columns import as_text, codes, document_roles, spoken
 from contrasent.text.roles import ROW_IDS
@@ -108,7 +115,7 @@ def _read(
             _, sections, metadata = builder.finish("-", facts)
             if title and not sections:
                 title, sections = "", (Section((), (title,)),)
-            name = of.get("id", "").strip() or number
+            name = clean(of.get("id", "")).strip() or number
             yield Document(f"{table.source}#{name}", title, sections, metadata)
 
     places = [(SPOKEN.get(role, role), at) for role, at in chosen]

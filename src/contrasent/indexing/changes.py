@@ -10,7 +10,7 @@ import numpy as np
 
 from contrasent import progress
 from contrasent.documents.folder import file_of
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, texts_of
 from contrasent.indexing.build import IndexResult
 from contrasent.indexing.following import FileFacts, own_folder
 from contrasent.indexing.models import open_index_model
@@ -144,6 +144,7 @@ def remove_rows(
     Raises:
         OptionError: an id is not in the index.
     """
+    ids = texts_of("ids", ids)
     with open_writer(index) as writer:
         if isinstance(writer, Writer):
             return _remove(writer, ids, where)

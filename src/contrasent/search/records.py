@@ -9,6 +9,7 @@ import numpy as np
 
 from contrasent.encoding.shards import KEY
 from contrasent.errors import InputError, ModelError, OptionError, see
+from contrasent.search.filters import NUL
 from contrasent.search.store import NewRows
 from contrasent.text.columns import document_roles, spoken, text_column
 from contrasent.text.sources import Source, find
@@ -108,9 +109,10 @@ class Records:
 
 
 def _plain(value: Any, source: str, line: int | None = None) -> Any:
-    """A value as JSON keeps it; other types, such as dates, become strings."""
+    """A value as JSON keeps it, of whole characters; other types, such as dates, become strings."""
     try:
-        return json.loads(json.dumps(value, default=str, allow_nan=False))
+        text = json.dumps(value, default=str, allow_nan=False, ensure_ascii=False)
+        return json.loads(NUL.sub(r"\1", text).encode(errors="ignore"))
     except ValueError as error:
         problem = f"metadata {brief(value)} holds NaN or infinity, which is not JSON; make it null"
         raise InputError(source, problem, line=line) from error

@@ -17,7 +17,7 @@ from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contrasent.errors import InputError, OptionError, import_extra
+from contrasent.errors import HALF, InputError, OptionError, import_extra
 from contrasent.text import dialect as dialects
 from contrasent.text.dialect import Dialect
 from contrasent.text.sources import ARROW, JSON, Lines, Source, reading
@@ -288,12 +288,14 @@ def text_cell(value: Any, column: str, source: str, line: int) -> str:
         raise InputError(source, f"blank sentence{where}; remove the row", line=line)
     if "\0" in text:
         raise InputError(source, "the text contains a NUL byte; is this a text file?", line=line)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            problem = f"half a surrogate pair, {text[error.start]!r}, is not a character"
-            raise InputError(source, problem, line=line) from None
+    return _storable(text, source, line)
+
+
+def _storable(text: str, source: str, line: int) -> str:
+    """A text without halves of surrogate pairs, which cannot be stored."""
+    if not text.isascii() and (half := HALF.search(text)):
+        problem = f"half a surrogate pair, {half[0]!r}, is not a character"
+        raise InputError(source, problem, line=line)
     return text
 
 
@@ -315,7 +317,7 @@ def number_cell(value: Any, column: str, source: str, line: int) -> float:
 def id_cell(value: Any, source: str, line: int) -> str:
     """A cell's id: a string, or a whole number as one."""
     if isinstance(value, str) and value:
-        return value
+        return _storable(value, source, line)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise InputError(source, "the id must be a string or a whole number", line=line)
