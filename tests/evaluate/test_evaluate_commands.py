@@ -144,8 +144,13 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     assert "Intervals cover other items, and no spread over seeds" in out
     assert row["low"] <= row["difference"] <= row["high"]
     assert row["count"] == 60
-    with pytest.raises(OptionError, match="name each run once"):
-        run("compare", "x,x", "y")
+    for arms, message in (
+        (("x,x", "y"), "name each run once"),
+        (("x,./x", "y"), "name each run once"),
+        (("x,y", "z,./y"), "y is one of A's runs"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            run("compare", *arms)
 
 
 def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
@@ -280,6 +285,8 @@ def test_compare_scores_pairs_that_took_no_part_in_any_run(bert, tmp_path, caplo
     assert (row["split"], row["count"]) == ("heldout", len(queries))
     unseen_pairs({"few": trained("few", other)}, corpus)
     assert f"few was trained on {other}: does it share pairs with pairs.csv?" in caplog.text
+    with pytest.raises(OptionError, match=r"^B .*few'.*one was trained with the same seed"):
+        run("compare", bert, f"{one},{tmp_path / 'few'}", "--on", path)
     with pytest.raises(OptionError, match=r"0 of its pairs .* 20 are needed, as of 200 pairs"):
         unseen_pairs({"few": tmp_path / "few"}, open_corpus(other))
     record = json.loads((one / "run" / "settings.json").read_text())

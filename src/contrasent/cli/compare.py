@@ -58,6 +58,8 @@ def compare(
             that no seed changes. [default: the other model's, else 1.2]
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
+    if both := {Path(name).resolve() for name in arms[0]} & {Path(n).resolve() for n in arms[1]}:
+        raise OptionError("B", after, f"{both.pop().name} is one of A's runs; nothing to compare")
     from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.compare import compare_reports, comparison_table
     from contrasent.evaluate.suite import Options, evaluate_model, read_data, suite_names
@@ -81,6 +83,8 @@ def compare(
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
+    for option, arm in zip("AB", arms, strict=True):
+        _check_seeds(option, {name: folders[name] for name in arm if name in folders})
     evaluations += [_held_out(on, columns, folders)] if on else []
     if folders:
         try:
@@ -120,9 +124,22 @@ def _held_out(on: str, columns: str | None, models: dict[str, Path]) -> UserEval
 
 def _names(option: str, value: str) -> list[str]:
     names = [name for name in value.split(",") if name]
-    if not names or len(set(names)) < len(names):
+    if not names or len({Path(name).resolve() for name in names}) < len(names):
         raise OptionError(option, value, "name each run once, separated by commas")
     return names
+
+
+def _check_seeds(option: str, models: dict[str, Path]) -> None:
+    """Reject runs of one seed, which show no spread over seeds."""
+    from contrasent.train.plan import run_of
+
+    known: dict[int, str] = {}
+    for name, folder in models.items():
+        if run := run_of(folder):
+            other = known.setdefault(run["settings"]["seed"], name)
+            if other != name:
+                problem = f"{other} was trained with the same seed; name runs of different seeds"
+                raise OptionError(option, name, problem)
 
 
 def _saved(name: str) -> "Report":

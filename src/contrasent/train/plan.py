@@ -197,6 +197,14 @@ def text_keys(
     return TextKeys(tokenizer, stored.lower_case, by_column)
 
 
+def run_of(folder: Path) -> dict[str, Any]:
+    """How a model was trained; empty if its folder tells of no training."""
+    # An export and run/best lie inside of the trained model.
+    homes = (folder.resolve(), *folder.resolve().parents[:2])
+    records = (read_object(home / "run" / "settings.json") for home in homes)
+    return next((record for record in records if "corpus" in record), {})
+
+
 def unseen_pairs(
     models: Mapping[str, Path], corpus: Corpus
 ) -> tuple[list[str], list[str], list[list[int]]]:
@@ -207,11 +215,8 @@ def unseen_pairs(
     splits: dict[str, Split] = {}
     digest, shown = corpus.digest(), Path(corpus.source).name
     for name, folder in models.items():
-        # An export and run/best lie inside of the trained model.
-        homes = (folder.resolve(), *folder.resolve().parents[:2])
-        records = (read_object(home / "run" / "settings.json") for home in homes)
-        run = next((record for record in records if "corpus" in record), None)
-        if run is None or run["rows"] in splits:
+        run = run_of(folder)
+        if not run or run["rows"] in splits:
             continue
         source, same = run["corpus"]["source"], run["corpus"]["sha256"] == digest
         if not same and shown not in [Path(part).name for part in source.split(" + ")]:
