@@ -64,6 +64,11 @@ class Plan:
     rows: NDArray[np.int64] | None = None  # of the corpus that are trained on; all if None
     note: str = ""  # held-out rows, and limits of the evaluation
 
+    def __post_init__(self) -> None:
+        if self.evaluate is None and (patience := self.settings.early_stopping_patience):
+            problem = "needs an evaluation, which this run does not have (--evaluate)"
+            raise OptionError("early_stopping_patience", patience, problem)
+
     def notices(self) -> list[str]:
         """What to know before the first step: the role of every column, and what is left out."""
         return [*self.corpus.roles, *self.corpus.notes(), *self.note.splitlines()]
