@@ -141,7 +141,7 @@ def _check_copies(reports: Sequence[Report], names: Sequence[str]) -> None:
         if any(len(np.unique(column[0])) > MIN_ITEMS for column in columns):
             other = known.setdefault(frozenset(column.tobytes() for column in columns), name)
             if other != name:
-                problem = "have the same score on every item; copies of a model are no other seeds"
+                problem = "have the same score on every item; copies of a model are not other seeds"
                 raise DataError(f"{other} and {name} {problem}: name each run once")
 
 
