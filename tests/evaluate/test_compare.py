@@ -1,12 +1,14 @@
 """Comparisons of methods: false findings on A/A, power on planted gains, what is rejected."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
-from contrasent.evaluate.compare import SEED_SD, compare_reports, comparison_table
+from contrasent.evaluate.compare import SEED_SD, MethodComparison, compare_reports, comparison_table
 from contrasent.report import Items, Report, Row
 from contrasent.stats.influence import measure
 from contrasent.text.corpus import ScoredPairs
@@ -193,6 +195,15 @@ def scored(values, keys=None, task="own", context="", metric="accuracy"):
     row = Row(task, "test", metric, "", float(np.mean(values)), len(values))
     items = Items("mean", keys, np.array([values], dtype=float), context=context)
     return Report((row,), {}, {row.key: items})
+
+
+def test_the_page_shows_what_is_printed():
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    found = MethodComparison(
+        "STSB", "spearman", 0.3393, 0.3508, 0.0115, -0.0061, 0.0291, 0.1167, (3, 3), 0.1, 0.0059,
+        1379, "test", "all",
+    )  # fmt: skip
+    assert found.line() in page
 
 
 def test_copies_of_a_run_are_no_seeds():
