@@ -38,10 +38,15 @@ def writing(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OutputError(
-            f"{target}: cannot write ({reason}); free some space or choose another target"
-            f"{see('disk-full')}"
-        ) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT) or "space left" in reason
+        raise OutputError(f"{target}: cannot write ({reason}); {remedy(full=full)}") from error
+
+
+def remedy(*, full: bool) -> str:
+    """What to do about a target that cannot be written, because the disk is full or otherwise."""
+    if full:
+        return f"free some space or choose another target{see('disk-full')}"
+    return "choose another target, or change its permissions"
 
 
 def real_path(path: Path) -> Path:
@@ -282,7 +287,7 @@ def check_writable(folder: Path, needed: int = 0) -> None:
     if free < needed:
         raise OutputError(
             f"{folder}: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free; "
-            f"free some space or choose another target{see('disk-full')}"
+            f"{remedy(full=True)}"
         )
 
 

@@ -163,15 +163,39 @@ def test_an_index_is_copied_with_its_settings_and_without_what_it_learned(
 
 
 @pytest.mark.slow
-def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
+def test_a_complete_adaptation_is_not_done_again(adapted, model, documents, queries):
     folder, done, _ = adapted
-    again = adapt_index(documents, folder, model=str(model), resume=True)
+    again = adapt_index(documents, folder, model=str(model), queries=queries, resume=True)
     assert again == done
     with pytest.raises(OutputError, match="--overwrite"):
         adapt_index(documents, folder, model=str(model))
     with pytest.raises(InputError, match="no such file"):
         adapt_index(documents / "nowhere", folder, model=str(model), overwrite=True)
     assert (folder / "report.json").is_file()
+
+
+def test_a_complete_one_is_the_result_of_the_same_input_alone(tmp_path, model, sentences, queries):
+    notes, said = write_notes(tmp_path / "notes", sentences, range(20)), []
+    same = tmp_path / "same.csv"
+    same.write_bytes(queries.read_bytes())
+    more = {"model": str(model), "resume": True}
+    done = adapt_index(notes, tmp_path / "s", queries=queries, **more)
+    again = adapt_index(notes, tmp_path / "s", queries=same, **more, log=said.append)
+    assert again == done and "already finished; 'contrasent adapt" in said[0]
+    others = "started with other queries, collections or clicks; give the same"
+    for source, given, match in (
+        (tmp_path, {"queries": same}, "was started with source"),
+        (notes, {}, others),
+        (notes, {"clicks": same}, others),
+        (notes, {"queries": [same, queries]}, others),
+        (notes, {"queries": same, "seed": 1}, "was started with seed 0, not 1"),
+    ):
+        with pytest.raises(OutputError, match=match):
+            adapt_index(source, tmp_path / "s", **given, **more)
+    update_adaptation(tmp_path / "s")  # knows what it was started with
+    adapt_index(notes, tmp_path / "s", queries=same, **more)
+    with pytest.raises(OutputError, match=others):
+        adapt_index(notes, tmp_path / "s", **more)
 
 
 def stopped(line):
@@ -248,7 +272,7 @@ def test_corrected_queries_continue_the_run(tmp_path, adapted, model, documents,
     bad.write_text("query,document\nwhat,nowhere.md\n")
     with pytest.raises(InputError, match=r"nowhere\.md"):
         adapt_index(documents, tmp_path / "s", model=str(model), queries=bad)
-    assert len(Index.open(tmp_path / "s" / "index"))  # what was encoded stays
+    assert not (tmp_path / "s" / "index").exists()  # nothing is encoded for queries of no use
     done = adapt_index(documents, tmp_path / "s", model=str(model), queries=queries, resume=True)
     assert done.facts["kept"] == adapted[1].facts["kept"]
 

@@ -30,6 +30,14 @@ def written(path, rows, columns=("query", "document", "gain")):
     return path
 
 
+@pytest.mark.parametrize("before", ["/srv/hand book/", "../hand book/", ""])
+def test_a_document_may_be_named_by_the_path_that_search_shows(tmp_path, monkeypatch, before):
+    root = "/srv/hand book"
+    monkeypatch.setattr("os.getcwd", lambda: "/srv/work")
+    asked = written(tmp_path / "asked.csv", [("oil", f"{before}notes/page3.md")])
+    assert read(asked, root=root) == ([("oil", {3: 1.0})], [])
+
+
 def test_what_cannot_be_used_yet_is_kept(tmp_path):
     asked = written(tmp_path / "asked.csv", [*MANY[:30], ("oil", "later.md", 2), ("oil", "page3")])
     found, rows = read_user_queries(asked, None, None, DOCUMENTS, list)
@@ -128,6 +136,7 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path):
         f"{path}: 2 of 54 rows ignored: query missing (line 48)",
         f"{path}: 1 of 54 rows ignored: document missing (line 49)",
         f"{path}: 2 of 54 rows ignored: the gain is not a number (line 50: 'nan')",
+        f"{path}: 1 of 54 rows ignored: the gain is not above 0 (line 52: 0)",
     ]
 
 

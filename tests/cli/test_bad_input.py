@@ -140,7 +140,7 @@ def test_models(refused, good, tmp_path):
 
 @pytest.mark.parametrize(("options", "words"), [
     ("size=200k", ["MB are needed and", "MB are free; free some space or choose another"]),
-    ("ro", ["cannot write (Read-only file system); free some space or choose another"]),
+    ("ro", ["cannot write (Read-only file system); choose another target, or change"]),
 ], ids=["full", "read-only"])  # fmt: skip
 def test_targets(refused, good, bert, tmp_path, options, words):
     with mounted(tmp_path / "disk", options):

@@ -321,7 +321,7 @@ def test_documents_that_moved_or_are_gone(folder, tmp_path):
     index = tmp_path / "s"
     run("index", folder, "-o", index)
     folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="no such file or folder"):
+    with pytest.raises(UserError, match="is gone; if it moved"):
         run("index", index, "--sync")
     assert synced(index, tmp_path / "elsewhere").startswith("0 added, 0 changed, 0 deleted")
     assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"

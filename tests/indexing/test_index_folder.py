@@ -54,7 +54,7 @@ def test_an_index_follows_its_documents_from_python(notes, models, tmp_path):
     done = sync_index(tmp_path / "i")
     assert (done.added, done.changed, done.deleted, done.unchanged, done.rows) == (1, 0, 1, 2, 3)
     moved = notes.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match="no such"):
+    with pytest.raises(InputError, match=r"notes: is gone; .*index .*/i NEW-PLACE --sync"):
         sync_index(tmp_path / "i")
     assert str(sync_index(tmp_path / "i", moved)) == "0 added, 0 changed, 0 deleted, 3 unchanged"
     assert Index.open(tmp_path / "i").facts.origin["path"] == str(moved)
@@ -72,6 +72,12 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     assert {row.id: row.text for row in made.index.every()} == {
         "7": "Nobody pays.", "8": "The bus stops at the gate.",
     }  # fmt: skip
+    every = {"model": models / "mean", "id_column": "id", "metadata": ["*"]}
+    index_folder(table, tmp_path / "every", **every)
+    narrow = notes / "faq.csv"
+    with pytest.raises(InputError, match=r"faq.csv: has no column 'year', which the index keeps"):
+        add_rows(tmp_path / "every", narrow, update=True)
+    add_rows(tmp_path / "every", narrow, update=True, column="answer", metadata=["question"])
     index_folder(notes / "boats.md", tmp_path / "plain", model=models / "mean")
     with pytest.raises(OptionError, match="needs --id"):
         add_rows(tmp_path / "plain", table, update=True)
@@ -85,12 +91,18 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
 def test_what_cannot_be_indexed_is_one_line(notes, models, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
+    twice, empty = tmp_path / "twice.csv", tmp_path / "empty.csv"
+    twice.write_text("id,text\n8,The bus stops.\n9,Nobody pays.\n8,The bus waits.\n")
+    empty.write_text("id,text\n,The bus stops.\n")
     for given, match in (
         ({"output": tmp_path / "full"}, "exists"),
         ({"output": tmp_path / "full", "overwrite": True}, "not an index"),
         ({"metric": "cosin"}, "did you mean 'cosine'"),
         ({"source": tmp_path / "nowhere"}, "no such"),
         ({"model": tmp_path / "nowhere"}, "no such"),
+        ({"id_column": "x"}, r"--id, --column and --metadata read a folder as tables; omit them"),
+        ({"id_column": "id", "source": twice}, r"twice.csv:4: id '8' is repeated; each row needs"),
+        ({"id_column": "id", "source": empty}, r"empty.csv:2: the id is empty"),
         ({"column": "answr", "source": notes / "faq.csv"}, "did you mean 'answer'"),
     ):
         with pytest.raises(UserError, match=match):

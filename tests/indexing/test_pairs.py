@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from commands import run
 from contrasent.cli.app import run as app_run
 from contrasent.errors import OptionError, OutputError
+from contrasent.indexing.build import index_folder
 from contrasent.indexing.contents import near_duplicates
+from contrasent.indexing.following import sync_index
 from contrasent.search.index import Index
 from contrasent.search.writer import Writer
 
@@ -101,3 +103,15 @@ def test_dedupe_command(folder, tmp_path):
         run("dedupe", folder, "-o", tmp_path / "d.txt")
     with pytest.raises(OptionError, match="less than or equal to 1"):
         app_run(["dedupe", str(folder), "--min-cosine", "2"])
+
+
+def test_a_document_that_dedupe_removed_stays_away_as_one_removed_by_hand(models, tmp_path):
+    (tmp_path / "d").mkdir()
+    for name in ("a.md", "b.md", "c.md"):
+        text = "Roses want sun." if name == "c.md" else "The ferry leaves at noon."
+        (tmp_path / "d" / name).write_text(f"{text}\n")
+    index_folder(tmp_path / "d", tmp_path / "i", model=models / "mean").index.close()
+    assert "1 near-duplicates removed" in run(
+        "dedupe", tmp_path / "i", "--remove", "--min-cosine", 0.9999
+    )
+    assert str(sync_index(tmp_path / "i")).endswith("2 unchanged, 1 removed manually before")

@@ -12,8 +12,9 @@ import pytest
 from whole_states import MODELS, QUERIES, make, text
 
 from commands import another_user, invoke
-from contrasent.errors import InputError, UserError
+from contrasent.errors import InputError, OutputError, UserError
 from contrasent.search.doctor import examine
+from contrasent.search.folder import wrap_sqlite_errors
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
@@ -192,6 +193,16 @@ def test_doctor_names_what_is_damaged_and_counts_what_is_left(made, tmp_path):
     assert printed.exit_code == 1
     assert "WRONG  rows: 3 are damaged: 3, 9, 250\n" in printed.stdout
     assert "WRONG  content: 277 of 280 rows are intact\n" in printed.stdout
+
+
+@pytest.mark.parametrize(("said", "remedy"), [
+    ("database or disk is full", "free some space"), ("disk I/O error", "free some space"),
+    ("attempt to write a readonly database", "choose another target, or change its permissions"),
+])  # fmt: skip
+def test_what_sqlite_cannot_write_is_no_full_disk_unless_it_is(tmp_path, said, remedy):
+    match = rf"cannot write \({said}\); {remedy}"
+    with pytest.raises(OutputError, match=match), wrap_sqlite_errors(tmp_path):
+        raise sqlite3.OperationalError(said)
 
 
 def test_a_folder_that_may_only_be_read(made, tmp_path):

@@ -30,7 +30,9 @@ CASES = [
     ({"year": {"$lte": "2001"}}, [0, 3]), ({"year": 2010}, [2]), ({"done": True}, [1]),
     ({"done": 1}, [3]), ({"done": {"$exists": True}}, [1, 3]),
     ({"done": {"$exists": False}}, [0, 2, 4, 5, 6]), ({"tags": {"$contains": "a"}}, [0, 6]),
-    ({"tags": ["a", "b"]}, [0]), ({"deep.x": 1}, [0]), ({"deep.x": 7}, [2]),
+    ({"tags": ["a", "b"]}, [0]), ({"tags": "b"}, [0]), ({"tags": {"$ne": "b"}}, [1, 2, 3, 4, 5, 6]),
+    ({"tags": {"$in": ["b", "c"]}}, [0]), ({"tags": {"$nin": ["c", []]}}, [0, 1, 3, 4, 5, 6]),
+    ({"deep.x": 1}, [0]), ({"deep.x": 7}, [2]),
     ({"deep": {"x": 1}}, [0]), ({"lang": "en", "year": 2001}, [0]),
     ({"$or": [{"lang": "de"}, {"year": 2010}]}, [1, 2]),
     ({"$and": [{"lang": "en"}, {"$not": {"year": 2001}}]}, [2]),
@@ -135,10 +137,9 @@ def holds(row, where):  # noqa: C901
         if not found:
             return False
         (have,) = found
-        if op == "$eq":
-            return same(have, want)
-        if op == "$in":
-            return any(same(have, one) for one in want)
+        if op in ("$eq", "$in"):
+            some = [have, *have] if isinstance(have, list) else [have]
+            return any(same(a, b) for a in some for b in (want if op == "$in" else [want]))
         if op == "$contains":
             if isinstance(have, str):
                 return isinstance(want, str) and want in have

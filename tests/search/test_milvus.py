@@ -68,7 +68,8 @@ def both(tmp_path_factory):
 WHERES = [
     None, {"lang": "en"}, {"lang": {"$ne": "en"}}, {"n": {"$gte": 100, "$lt": 200}},
     {"n": {"$in": [1, 2, 3]}}, {"n": {"$in": []}}, {"lang": {"$nin": ["en"]}}, {"deep.x": 3},
-    {"tags": {"$contains": "b"}}, {"lang": {"$exists": False}}, {"lang": {"$exists": True}},
+    {"tags": {"$contains": "b"}}, {"tags": "b"}, {"tags": {"$ne": "b"}}, {"tags": {"$nin": ["b"]}},
+    {"lang": {"$exists": False}}, {"lang": {"$exists": True}},
     {"$or": [{"lang": "de"}, {"n": {"$gt": 390}}]},
     {"$and": [{"lang": "de"}, {"$not": {"n": {"$gt": 50}}}]},
 ]  # fmt: skip

@@ -67,6 +67,8 @@ def test_a_threshold_is_of_the_cosine():
     (hits,) = index.search("alpha", encode=encode, k=60)
     (few,) = index.search("alpha", encode=encode, k=60, threshold=0.3)
     assert few == [hit for hit in hits if hit.cosine >= 0.3] and 0 < len(few) < 60
+    with pytest.raises(OptionError, match=r"threshold 30: must be a cosine, at most 1"):
+        index.search("alpha", encode=encode, threshold=30)
 
 
 @given(st.lists(st.floats(0, 5, width=32), max_size=30), st.integers(0, 20))

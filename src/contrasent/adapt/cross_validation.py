@@ -4,8 +4,9 @@ Strategies rank, the default search first. Each query is ranked by what was lear
 of other folds, in folds of two kinds: of random queries, as if users asked about the same
 documents again, and of whole documents, as if they were new. Each fold of documents is scored by
 the strategy that is best on the other folds. What is learned is kept if the mean gain over the
-default search is proven, which is if its 99 % interval over documents lies above zero, and if new
-documents are not proven to lose. All queries then train the strategy that is best on all of them.
+default search is proven, which is if its 99 % interval over documents lies above zero, if new
+documents are not proven to lose, and if on all queries a strategy gains without a lower mean on new
+documents. All queries then train the best of these.
 
 The best strategy of many looks better than it is, also to other folds, so that a 95 % interval
 would be too narrow: of choices among strategies that help nobody it keeps 9 %, that of 99 % keeps
@@ -59,7 +60,10 @@ class LearningResult:
                 f"to {self.after:.3f} ({self.again}). Others: {others}."
             )
         if self.again.low > 0:
-            return f"Not saved: documents without training queries got worse ({self.new})."
+            others = "no strategy gained without a lower mean on documents without training queries"
+            if self.new.high < 0:
+                others = "documents without training queries got worse"
+            return f"Not saved: {others} ({self.new})."
         gain = f"Your queries gave no reliable improvement ({self.again})."
         return f"{gain} The search stays as it was."
 

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +49,7 @@ from contrasent.indexing.following import count_rows, sync_index
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
 from contrasent.indexing.remaining import pace
 from contrasent.model.base import TaskEncoder
+from contrasent.model.golden import digest
 from contrasent.progress import duration
 from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index, document_of
@@ -60,9 +61,11 @@ from contrasent.text.sources import missing
 from contrasent.types import Log
 
 STATE, QUERIES, MODEL = "unfinished.json", "queries.jsonl", "model"
+USERS = "queries, collection, clicks"  # of what a run was given, as digests
 OWN = (INSIDE, MODEL, QUERIES, PAGE, STATE, REPORT)  # what is ours in an output; its marks last
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
+CheckNames = Callable[[Sequence[str], Mapping[str, Any]], object]
 PROBED = 64  # passages encoded to estimate the time for all
 
 
@@ -139,10 +142,8 @@ def adapt_index(
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
-    target = Path(output)
-    if resume and (done := finished(target)) is not None:
-        return done
-    inputs = [*paths(queries), *paths(collection), *paths(clicks)]
+    target, users = Path(output), (queries, collection, clicks)
+    inputs = [path for files in users for path in paths(files)]
     for place in inputs:
         if not place.exists():
             raise InputError(place, missing(place))
@@ -154,6 +155,11 @@ def adapt_index(
         "seed": seed,
         "train_encoder": train_encoder,
     }
+    asked = given | {USERS: [_digests(files) for files in users]}
+    if resume and (done := finished(target)) is not None:
+        _check_same(target, done.facts.get("given", {}), asked)
+        log(f"{target}: already finished; 'contrasent adapt {target} --update' learns again")
+        return done
     documents = _source(source, target, model, columns, max_file_text)
     used = documents.facts.source if isinstance(documents, Index) else model
     inputs += [Path(used)] if used and Path(used).exists() else []
@@ -163,13 +169,16 @@ def adapt_index(
     if not (target / STATE).is_file():
         write_json(target / STATE, {"given": given})
     state: dict[str, Any] = json.loads((target / STATE).read_text("utf-8"))
-    for name, value in state["given"].items():
-        if value != given.get(name):
-            problem = f"was started with {name} {value!r}, not {given.get(name)!r}; give the same"
-            raise OutputError(f"{target}: {problem}, or --overwrite starts again")
+    _check_same(target, state["given"], asked)
     run = _AdaptationRun(target, state, budget, seed, log)
-    run.start(documents, model)
-    run.read(queries, collection, clicks)
+
+    def check(names: Sequence[str], origin: Mapping[str, Any]) -> None:
+        read_user_queries(*users, names, lambda line: None, root=origin.get("root", ""))
+
+    run.start(documents, model, check)
+    run.read(*users)
+    state["given"] = asked  # now that they are known to be of use
+    write_json(target / STATE, state)
     if train_encoder:
         run.train()
     return run.finish()
@@ -208,7 +217,8 @@ def update_adaptation(
         )
     facts = json.loads((target / REPORT).read_text("utf-8"))
     log_roles(queries, clicks, log)
-    run = _AdaptationRun(target, {"default": facts["default"]}, budget, seed, log)
+    state = {name: facts[name] for name in ("default", "given") if name in facts}
+    run = _AdaptationRun(target, state, budget, seed, log)
     run.encoder = facts.get("encoder")
     run.synchronize()
     earlier = target / QUERIES
@@ -223,6 +233,23 @@ def finished(target: Path) -> Adaptation | None:
         return None  # the index is missing where --overwrite was killed
     facts = json.loads(path.read_text("utf-8"))
     return Adaptation(target, facts["improved"], facts["reason"], facts)
+
+
+def _digests(files: Files) -> list[str]:
+    """The SHA-256 of every file, also in folders."""
+    found = (sorted(path.rglob("*")) if path.is_dir() else [path] for path in paths(files))
+    return [digest(path) for several in found for path in several if path.is_file()]
+
+
+def _check_same(target: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Reject to resume a run with other options or user queries than it was started with."""
+    for name, value in before.items():
+        if value != now.get(name):
+            what = f"{name} {value!r}, not {now.get(name)!r}"
+            if name == USERS:
+                what = "other queries, collections or clicks"
+            problem = f"was started with {what}; give the same, or --overwrite starts again"
+            raise OutputError(f"{target}: {problem}")
 
 
 def _source(
@@ -321,14 +348,14 @@ class _AdaptationRun:
             write_json(self.target / STATE, self.state)
         return self.state[name]
 
-    def start(self, source: Documents | Index, base: str | None) -> None:
+    def start(self, source: Documents | Index, base: str | None, check: CheckNames) -> None:
         """Make the index, or copy it, unless an earlier run did."""
         if not is_index(self.place):
             if isinstance(source, Index):
                 self.log(f"copying {source.folder}")
                 source.save(self.place)
             else:
-                lines = make_index(source, self.place, base, self.left(), self.log)
+                lines = make_index(source, self.place, base, self.left(), self.log, check)
                 self.kept("read", lambda: lines)
             self.log(f'Index ready; you can search it now: contrasent search {self.target} "..."')
         self.lines += self.state.get("read", ())
@@ -356,8 +383,10 @@ class _AdaptationRun:
     ) -> None:
         """Read the queries of users, also those of an earlier run."""
         if queries or collection or clicks or earlier:
-            files = queries, collection, clicks, self.documents
-            self.users, self.given = read_user_queries(*files, self.note, earlier=earlier)
+            files, root = (queries, collection, clicks), self.index.facts.origin.get("root", "")
+            self.users, self.given = read_user_queries(
+                *files, self.documents, self.note, earlier=earlier, root=root
+            )
             self.ignored = too_few(self.users)
             if self.ignored:
                 self.note(f"Warning: queries ignored: {self.ignored}")
@@ -430,6 +459,7 @@ class _AdaptationRun:
             "queries": {"users": len(self.users)},
             "changes": changes,
             "read": self.lines,
+            "given": self.state.get("given", {}),
         }
         self.index.close()
         if self.given:
@@ -444,12 +474,21 @@ class _AdaptationRun:
 
 
 def make_index(
-    source: Documents, target: Path, base: str | None, budget: float, log: Log
+    source: Documents,
+    target: Path,
+    base: str | None,
+    budget: float,
+    log: Log,
+    check: CheckNames = lambda names, origin: None,
 ) -> list[str]:
-    """Index documents, or as many of them as the budget allows; lines about what was read."""
+    """Index documents, or as many of them as the budget allows; lines about what was read.
+
+    ``check`` is given the names of the documents and their origin before anything is encoded.
+    """
     index_input = read_input(source, base, log=log)
     lines, rows, count = source.report.lines(), index_input.rows, source.report.documents
     assert isinstance(rows, list)
+    check(list(_names(rows)), index_input.facts.origin)
     seconds = _estimate(rows, index_input.encode)
     time_needed = f"encoding them takes about {duration(seconds)}"
     log(f"{len(rows):,} passages of {count:,} documents; {time_needed}")
@@ -479,12 +518,17 @@ def _estimate(rows: Sequence[IndexRow], encode: TaskEncoder) -> float:
     return pace(encode, probe) * len(rows)
 
 
+def _names(rows: Sequence[IndexRow]) -> dict[str, None]:
+    """The names of the documents of rows."""
+    return dict.fromkeys(document_of(str(name), about) for _, name, about in rows)
+
+
 def _sample(rows: Sequence[IndexRow], share: float) -> tuple[list[IndexRow], int]:
     """The rows of a share of the documents, drawn by a hash of their names, and how many."""
 
     def mark(name: str) -> bytes:
         return hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
 
-    names = {str(document_of(str(name), about)) for _, name, about in rows}
+    names = _names(rows)
     few = set(sorted(names, key=mark)[: max(1, int(share * len(names)))])
     return [row for row in rows if document_of(str(row[1]), row[2]) in few], len(few)

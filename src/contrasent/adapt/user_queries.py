@@ -1,6 +1,7 @@
 """User queries with the documents that answer them, from files, evaluation sets and clicks."""
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,13 +34,17 @@ def read_user_queries(
     log: Log,
     *,
     earlier: Path | None = None,
+    root: str = "",
 ) -> tuple[UserQueries, list[dict[str, Any]]]:
     """Queries of files, of folders in BEIR's layout and of click logs.
 
     Also everything that was given, as the rows of a table of queries: it may be usable when there
     are more queries or other documents. ``earlier``: such a table, which may be of no use now.
+    ``root``: the indexed folder, which may stand before the names of documents, as search shows it.
     """
     places, useless = places_of(documents), []
+    for folder in (root, os.path.relpath(root)) if root else ():
+        places |= {os.path.join(folder, name): n for n, name in enumerate(documents)}  # noqa: PTH118
     by_text = dict[str, tuple[str, dict[int | str, float]]]()
     files = [(path, _rows(path, "gain"), False) for path in (*paths(queries), *paths(earlier))]
     files += [(path, _evaluation_set(path, log), False) for path in paths(collection)]
@@ -84,7 +89,7 @@ def _gather(
 ) -> tuple[dict[_Key, float], str]:
     """The gains of a file's rows, and why others cannot be used, which is logged."""
     gains, first, left_out = dict[_Key, float](), dict[str, str](), Counter[str]()
-    texts, count = dict[str, str](), 0
+    texts, count, what = dict[str, str](), 0, "count" if clicked else "gain"
     for place, query, document, amount in rows:
         count += 1
         text, name = _text(query), _text(document)
@@ -92,15 +97,17 @@ def _gather(
         if not text or not name:
             problem, value = f"{'document' if text else 'query'} missing", ""
         elif gain is None or not math.isfinite(gain):
-            problem, value = f"the {'count' if clicked else 'gain'} is not a number", brief(amount)
+            problem, value = f"the {what} is not a number", brief(amount)
         else:
             if gain > 0:
                 key = texts.setdefault(_folded(text), text), places.get(name, name)
                 before = gains.get(key, 0.0)
                 gains[key] = before + gain if clicked else max(before, gain)
-            if name in places:
-                continue
             problem, value = "unknown document", repr(name)
+            if name in places:
+                if gain > 0:
+                    continue
+                problem, value = f"the {what} is not above 0", brief(amount)
         left_out[problem] += 1
         first.setdefault(problem, f"{place}{value and ': '}{value}")
     share = f"of {count} rows ignored"

@@ -369,8 +369,9 @@ def dedupe(
             raise OptionError("-o", str(output), "must end in .jsonl")
         options.check_new(output, overwrite)
     from contrasent.files import atomic_file, short
+    from contrasent.indexing.changes import remove_rows
     from contrasent.indexing.contents import near_duplicates
-    from contrasent.search.opening import numbered_rows, open_index, open_writer
+    from contrasent.search.opening import numbered_rows, open_index
 
     opened = numbered_rows(open_index(index))
     total = len(opened)
@@ -393,8 +394,7 @@ def dedupe(
         for pair in sorted(duplicates, key=lambda pair: -pair.score)
     ]
     if remove and pairs:
-        with open_writer(index) as writer:
-            writer.delete([pair["repeat"]["id"] for pair in pairs])
+        remove_rows(index, [pair["repeat"]["id"] for pair in pairs])
     lines = [
         f"{pair['score']:.4f}  {short(pair['repeat']['text'], 90)}\n"
         f"        {short(pair['kept']['text'], 90)}"

@@ -150,6 +150,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
             source=stored.transformer,
             prompts=stored.prompts,
         )
+        encoder.longest = longest_input(config)
         if pooling == stored.pooling and stored.pooling_folder is not None:
             encoder.pooler.load(stored.pooling_folder)
         entries = encoder.tokenizer.size

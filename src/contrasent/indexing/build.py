@@ -23,7 +23,7 @@ from contrasent.search.folder import METRICS, check_target, in_milvus
 from contrasent.search.index import BaseIndex, Index
 from contrasent.search.opening import create
 from contrasent.search.ranking import Ranker
-from contrasent.search.records import EncodedRecords, IndexRow, Records, TableColumns
+from contrasent.search.records import ALL, EncodedRecords, IndexRow, Records, TableColumns
 from contrasent.search.store import Facts
 from contrasent.text.sources import find, form_of
 from contrasent.types import Log
@@ -217,6 +217,8 @@ def index_folder(
     given: DocumentSource | Records | EncodedRecords
     if table._replace(columns=()) != TableColumns() or is_lines(source):
         given = table.read(str(source))
+        if tuple(metadata) == (ALL,):
+            kept["table"]["all"] = given.metadata
     else:
         given = DocumentSource(
             source,

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Container, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from contrasent import progress
 from contrasent.documents.folder import file_of
-from contrasent.errors import OptionError, texts_of
+from contrasent.errors import InputError, OptionError, texts_of
+from contrasent.files import check_writable
 from contrasent.indexing.build import IndexResult
 from contrasent.indexing.following import FileFacts, own_folder
 from contrasent.indexing.models import open_index_model
@@ -19,7 +21,7 @@ from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.filters import Where, check_where
 from contrasent.search.index import Index, document_of
 from contrasent.search.opening import open_index, open_writer, reembed, resolve_index
-from contrasent.search.records import TableColumns, blocks
+from contrasent.search.records import ALL, TableColumns, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row
 from contrasent.search.writer import Writer
 
@@ -49,10 +51,12 @@ def change_model(
         OutputError: the index is in Milvus, or cannot be written.
     """
     folder, began = own_folder(index), time.monotonic()
-    Index.open(folder).close()
+    with closing(Index.open(folder)) as before:
+        rows = len(before)
     encoder = open_encoder(
         find_model(model), pooling=pooling, max_seq_length=max_seq_length, light=True
     )
+    check_writable(folder, 8 * encoder.dimension * rows)
     encode = TaskEncoder(encoder, batch_size=batch_size)
     updated = reembed(
         folder,
@@ -62,7 +66,9 @@ def change_model(
         settings={"pooling": pooling, "max_seq_length": max_seq_length},
     )
     seconds = time.monotonic() - began
-    notes = tuple(encode.notes)
+    # Passages are as long as the model can read that the documents were indexed by.
+    again = "; index the source again to cut passages to fit" if updated.facts.origin else ""
+    notes = tuple(f"{note}{again}" for note in encode.notes)
     return IndexResult(folder, updated, str(model), encode.truncated, seconds, notes=notes)
 
 
@@ -106,6 +112,10 @@ def add_rows(
         raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     name = None if model is None else str(model)
     table = TableColumns(column, columns, id_column, metadata).read(str(source))
+    lacking = [one for one in known.get("all", ()) if one not in table.metadata]
+    if lacking and list(metadata) == [ALL]:
+        problem = f"has no column {lacking[0]!r}, which the index keeps as metadata; add it, or "
+        raise InputError(str(source), f"{problem}name the columns to keep by --metadata")
     encode = open_index_model(before, name, batch_size=batch_size)
     with open_writer(folder) as writer, progress.task("index", unit="texts") as advance:
         for block in blocks(table, ROWS_AT_ONCE):

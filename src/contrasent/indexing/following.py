@@ -274,6 +274,9 @@ class _Follower:
         if origin is None:
             problem = "was not built from a folder of documents; rebuild it from one"
             raise InputError(self.folder, problem)
+        if self.source is None and not Path(origin.path).exists():
+            problem = f"is gone; if it moved: contrasent index {self.folder} NEW-PLACE --sync"
+            raise InputError(origin.path, problem)
         return origin.open(self.source)
 
     def sync(self, *, checksum: bool = False) -> SyncResult:

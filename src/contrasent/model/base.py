@@ -118,6 +118,7 @@ class Encoder(ABC):
     lower_case = False
     matryoshka_dims: tuple[int, ...] = ()  # of most models none
     truncated = 0
+    longest = 0  # the most that ``max_seq_length`` can be; 0 if it is fixed
 
     @classmethod
     def load(
@@ -363,8 +364,9 @@ class TaskEncoder:
         """A line about the texts that were cut, if any were."""
         if not self.truncated:
             return []
-        cut = f"{self.truncated:,} of {self.texts:,} texts were truncated to "
-        return [f"{cut}{self.encoder.max_seq_length} tokens (--max-seq-length)"]
+        most = self.encoder.max_seq_length
+        cut = f"{self.truncated:,} of {self.texts:,} texts were truncated to {most} tokens"
+        return [f"{cut} (--max-seq-length)" if most < self.encoder.longest else cut]
 
 
 def cores_for(tokens: Tokens) -> int:

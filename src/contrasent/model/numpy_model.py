@@ -129,7 +129,8 @@ class NumpyModel(Encoder):
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
         places = self.backbone.positions[self.backbone.first_position :]
-        cut = stored.length(max_seq_length, len(places))
+        self.longest = len(places)
+        cut = stored.length(max_seq_length, self.longest)
         self.tokenizer = Tokenizer.load(stored.transformer, max_seq_length=cut)
         self.prompts, self.normalize = stored.prompts, stored.normalize
         self.lower_case = stored.lower_case

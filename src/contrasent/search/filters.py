@@ -258,7 +258,11 @@ def _test(place: str, op: str, want: Any, values: _Values) -> str:
         )
     if op in _ORDER:
         return f"compares({kind}, {have}, {values.add(op)}, {values.add(_stored(want)[1])})"
-    return _one_of(place, want if op == "$in" else [want], values)
+    same = _one_of(place, want if op == "$in" else [want], values)
+    inside = same.replace(place, "metadata, json_each.fullkey")
+    return (
+        f"{same} or {kind} is 'array' and exists (select 1 from json_each({place}) where {inside})"
+    )
 
 
 def _one_of(place: str, wanted: Sequence[Any], values: _Values) -> str:
@@ -316,11 +320,12 @@ def _milvus_test(field: str, op: str, want: Any) -> str:
             if isinstance(number := json.loads(want), int | float):
                 return f"({field} {signs[op]} {number}) or ({field} {signs[op]} {_quoted(want)})"
     if op in signs:
-        return f"{field} {signs[op]} {_quoted(want)}"
+        test = f"{field} {signs[op]} {_quoted(want)}"
+        return test if op in _ORDER else f"({test}) or json_contains({field}, {_quoted(want)})"
     if op == "$ne":
-        return f"(not (exists {field})) or ({field} != {_quoted(want)})"
+        return f"(not (exists {field})) or (not ({_milvus_test(field, '$eq', want)}))"
     if op == "$in":
-        return " or ".join(f"({field} == {_quoted(one)})" for one in want) or "id == ''"
+        return " or ".join(f"({_milvus_test(field, '$eq', one)})" for one in want) or "id == ''"
     if op == "$nin":
         return " and ".join(f"({_milvus_test(field, '$ne', one)})" for one in want) or "id != ''"
     if op == "$exists":

@@ -22,7 +22,7 @@ from contrasent.errors import (
     see,
     texts_of,
 )
-from contrasent.files import HOLDER, LOCK, check_writable, write_json
+from contrasent.files import HOLDER, LOCK, check_writable, remedy, write_json
 from contrasent.metrics import normalize
 from contrasent.search.filters import canonical
 from contrasent.types import Vectors
@@ -131,7 +131,7 @@ def wrap_sqlite_errors(folder: Path | None) -> Iterator[None]:
                 f"{see('index-locked')}"
             ) from error
         if "full" in said or "readonly" in said or "disk I/O" in said:
-            problem = f"cannot write ({error}); free some space{see('disk-full')}"
+            problem = f"cannot write ({error}); {remedy(full='readonly' not in said)}"
             raise OutputError(f"{folder}: {problem}") from error
         raise damaged(folder, error) from error
 

@@ -408,6 +408,9 @@ class BaseIndex(ABC):
         if self.calibration and (not 0 <= threshold <= 100 or 0 < threshold < 1):
             problem = "must be a confidence from 1 to 100 percent"
             raise OptionError("threshold", threshold, problem)
+        if not self.calibration and self.metric == "cosine" and threshold > 1:
+            problem = "must be a cosine, at most 1; the model of this index has no confidence"
+            raise OptionError("threshold", threshold, problem)
 
     def _hits(self, found: RankedRows, k: int, threshold: float | None) -> list[Hit]:
         columns, compared = [found.scores, found.cosines, found.words], found.cosines

@@ -211,8 +211,6 @@ def reembed(
 ) -> Index:
     """Replace the vectors of an index by those of another model; readers keep the old ones."""
     with Writer(folder) as writer:
-        size = for_task(encode, "document")(["a text"]).nbytes
-        files.check_writable(Path(folder), 2 * size * len(writer.store))
         stays = {k: v for k, v in writer.facts.settings.items() if k not in MODEL_SETTINGS}
         about: dict[str, Any] = {"model": model, "source": source}
         about["settings"] = stays | (settings or {})

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contrasent.encoding.shards import KEY
-from contrasent.errors import InputError, ModelError, OptionError, see
+from contrasent.errors import InputError, ModelError, OptionError, UserError, see
 from contrasent.search.filters import NUL
 from contrasent.search.store import NewRows
 from contrasent.text.columns import document_roles, spoken, text_column
@@ -55,7 +56,15 @@ class TableColumns(NamedTuple):
 
     def read(self, source: str) -> "Records | EncodedRecords":
         """The rows of a table, or of parquet with their vectors."""
-        return EncodedRecords(source, self) if self.encoded else Records(source, self)
+        if self.encoded:
+            return EncodedRecords(source, self)
+        try:
+            return Records(source, self)
+        except UserError as error:
+            if not Path(source).is_dir():
+                raise
+            problem = "--id, --column and --metadata read a folder as tables; omit them for"
+            raise UserError(f"{error} ({problem} documents, or name a table)") from error
 
 
 class Records:
@@ -78,6 +87,12 @@ class Records:
             raise InputError(source, "contains no text")
 
     @property
+    def metadata(self) -> list[str]:
+        """The columns that are kept as metadata."""
+        names = (table.columns[at] for table, *_, places in self.tables for at in places)
+        return list(dict.fromkeys(names))
+
+    @property
     def roles(self) -> list[str]:
         """The role of every column, a line for each kind of table."""
         lines = []
@@ -89,7 +104,7 @@ class Records:
         return list(dict.fromkeys(lines))
 
     def __iter__(self) -> Iterator[IndexRow]:
-        self.skipped = 0
+        self.skipped, seen = 0, set[str | None]()
         for table, texts, identity, metadata in self.tables:
             names = [table.columns[column] for column in metadata]
             text_name = table.columns[texts[-1]] if table.names else ""
@@ -103,6 +118,11 @@ class Records:
                 above = [one.strip() for one in cells[: count - 1] if isinstance(one, str)]
                 content = "\n".join(filter(None, (*above, content)))
                 name = None if identity is None else id_cell(cells[count], table.source, number)
+                if name in seen:
+                    problem = f"id {name!r} is repeated; each row needs an id of its own"
+                    raise InputError(table.source, problem, line=number)
+                if name is not None:
+                    seen.add(name)
                 values = zip(names, cells[len(cells) - len(names) :], strict=True)
                 extra = {name: value for name, value in values if value is not ABSENT}
                 yield content, name, _plain(extra, table.source, number) if names else None

@@ -320,7 +320,9 @@ def id_cell(value: Any, source: str, line: int) -> str:
         return _storable(value, source, line)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise InputError(source, "the id must be a string or a whole number", line=line)
+    empty = "the id is empty; give every row one"
+    problem = empty if is_empty(value) else "the id must be a string or a whole number"
+    raise InputError(source, problem, line=line)
 
 
 def as_number(value: Any) -> float | None:
