@@ -149,6 +149,9 @@ def test_files_join_by_name(tmp_path):
      [("who, then", "the hens"), ("why", "because")]),
     ("piped.csv", "q|a\nwho, then|the hens; all\nwhy|because\n",
      [("who, then", "the hens; all"), ("why", "because")]),
+    ("decimals.csv", "q;net;all\n" + 30 * "why so;0,5;1,5\n", 30 * [("why so",)]),
+    ("below.csv", "Prices\n\nq;a;net\n" + 60 * "why so;as is, or;0,5\n",
+     60 * [("why so", "as is, or")]),
     ("prose.csv", "text\nHens, and a cock\nSheep, but no ram\n",
      [("Hens, and a cock",), ("Sheep, but no ram",)]),
 ])  # fmt: skip
