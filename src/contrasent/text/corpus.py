@@ -8,6 +8,7 @@ lines and rows with an empty cell are skipped and counted.
 import hashlib
 import logging
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -99,6 +100,7 @@ class Corpus:
         self.skipped = 0
         self.left_out: dict[str, tuple[int, str]] = {}
         self.parts = [0]
+        self._uneven = Counter[str]()
         self._begins: tuple[int, ...] = (0,)  # tables at which joined corpora begin
         self._tables = tuple(_aligned(tables[0], table) for table in tables)
         self._at_least = at_least
@@ -130,11 +132,11 @@ class Corpus:
         return [one.path for one in sources if one is not None and isinstance(one.path, Path)]
 
     def notes(self) -> list[str]:
-        """Lines about the rows that the last complete iteration left out."""
+        """Lines about the rows that the last complete iteration left out, or changed."""
         return [
             f"{count:,} rows skipped: {why} (first: {place})"
             for why, (count, place) in self.left_out.items()
-        ]
+        ] + [f"{count:,} rows {what}" for what, count in self._uneven.items()]
 
     def join(self, *others: "Corpus") -> "Corpus":
         """Join several corpora, one after the other; each batch uses one of them.
@@ -212,6 +214,7 @@ class Corpus:
             raise InputError(self.source, "; ".join(filter(None, (problem, out))))
         self.skipped, self.starts, self.scores = skipped, starts, np.array(scores)
         self.parts, self.left_out = parts, left_out
+        self._uneven = sum((roles.table.uneven for roles in self._tables), Counter())
 
     def digest(self) -> str:
         """SHA-256, in hexadecimal, of all files' bytes and the choice of columns."""
