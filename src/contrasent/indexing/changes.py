@@ -19,7 +19,7 @@ from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.filters import Where, check_where
 from contrasent.search.index import Index, document_of
 from contrasent.search.opening import open_index, open_writer, reembed, resolve_index
-from contrasent.search.records import TableColumns, blocks
+from contrasent.search.records import Records, TableColumns, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row
 from contrasent.search.writer import Writer
 
@@ -105,14 +105,14 @@ def add_rows(
     if update and id_column is None:
         raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     name = None if model is None else str(model)
-    table = TableColumns(column, columns, id_column, metadata).read(str(source))
+    table = Records(str(source), TableColumns(column, columns, id_column, metadata))
     encode = open_index_model(before, name, batch_size=batch_size)
     with open_writer(folder) as writer, progress.task("index", unit="texts") as advance:
         for block in blocks(table, ROWS_AT_ONCE):
             ids = None if id_column is None else block.ids  # numbers that are free
             writer.write_rows(block._replace(vectors=encode, ids=ids), replace=update)
             advance(len(block.texts))
-    seconds, notes = time.monotonic() - began, tuple(encode.notes)
+    seconds, notes = time.monotonic() - began, (*encode.notes, *table.notes())
     updated, blank = open_index(folder), table.skipped
     name = name or updated.facts.source
     return IndexResult(folder, updated, name, encode.truncated, seconds, blank, notes=notes)

@@ -33,6 +33,7 @@ _Rows = Iterator[tuple[int, Sequence[Any] | InputError | None]]  # with what is 
 MEMORY = "memory"  # the form of rows that no file holds
 ABSENT = object()  # the cell of a jsonl object that lacks the key
 LONG: tuple[Any, ...] = ()  # the cells of a row that has more of them than there are columns
+UNREAD: list[Any] = []  # the cells of a row that cannot be read, where that is no error
 AHEAD = 200  # rows of jsonl whose keys are columns, as later ones may lack some or have more
 
 Absent = TypeVar("Absent", str, None)
@@ -115,7 +116,7 @@ def open_table(
         file: what to read.
         header: whether the first row of a csv or tsv names its columns; found if None.
         delimiter: of a csv or tsv; found if None.
-        lenient: an unreadable row counts as a blank line.
+        lenient: the cells of an unreadable row are ``UNREAD``; else it is an error.
         all_keys: read all of a jsonl, since the columns are then the keys of all rows.
         join: the cells of a row beyond the last column are text of the last one; else its cells
             are ``LONG``.
@@ -174,7 +175,7 @@ def _delimited(
         for number, row in read():
             if number < first[0] or (number == first[0] and names):
                 continue
-            if row is None or len(row) == width:
+            if not row or len(row) == width:
                 yield number, row
             elif len(row) < width:
                 yield number, [*row, *[""] * (width - len(row))]
@@ -237,7 +238,7 @@ def _headed(
 
     names, records = opened()
     rows = _sound(records, lenient)
-    first = next((cells for _, cells in rows if cells is not None), None)
+    first = next((cells for _, cells in rows if cells is not None and cells is not UNREAD), None)
     return Table(shown, form, names, first, stream, content, file, uneven=uneven)
 
 
@@ -245,7 +246,7 @@ def _sound(rows: _Rows, lenient: bool) -> Iterator[Record]:
     for number, cells in rows:
         if isinstance(cells, InputError) and not lenient:
             raise cells
-        yield number, None if isinstance(cells, InputError) else cells
+        yield number, UNREAD if isinstance(cells, InputError) else cells
 
 
 def open_tables(
@@ -367,16 +368,16 @@ def _jsonl(
     values: Iterator[Record], source: str, ahead: int, known: Iterable[str], uneven: Counter[str]
 ) -> tuple[tuple[str, ...] | None, _Rows]:
     """Rows of the first value's kind; columns are known keys, and those of ``ahead`` rows."""
-    start = next((row for row in values if row[1] is not None), None)
+    above, start = _begin(values)
     if start is None:
-        return None, iter(())
+        return None, iter(above)
     first: Any = start[1]
     kinds: dict[type, str] = {str: "string", list: "array", dict: "object"}
     kind = kinds.get(type(first))
     if kind is None:
         problem = f"{brief(first)} is neither a string, nor an array, nor an object"
         raise InputError(source, problem, line=start[0])
-    head: list[tuple[int, Any]] = [start, *islice(values, ahead)]
+    head: list[tuple[int, Any]] = [*above, start, *islice(values, ahead)]
     listed = kind == "object" and any(isinstance(first.get(key), list) for key in ("pos", "neg"))
     if listed and "query" in first:
         sizes = Counter(filter(None, (len(_cells(value, "neg")) for _, value in head)))
@@ -392,8 +393,8 @@ def _jsonl(
     def rows() -> _Rows:
         value: Any
         for number, value in chain(head, values):
-            if value is None:
-                yield number, None
+            if value is None or value is UNREAD:
+                yield number, value
             elif type(value) is not type(first):
                 problem = f"{brief(value)} is not of type {kind}, unlike the first row"
                 yield number, InputError(source, problem, line=number)
@@ -407,6 +408,16 @@ def _jsonl(
                 yield number, value if kind == "array" else (value,)
 
     return names, rows()
+
+
+def _begin(values: Iterator[Record]) -> tuple[list[Record], Record | None]:
+    """The first row that is neither blank nor unreadable, and those above it."""
+    above = list[Record]()
+    for row in values:
+        if row[1] is not None and row[1] is not UNREAD:
+            return above, row
+        above.append(row)
+    return above, None
 
 
 def _group_rows(number: int, value: Any, *, width: int, source: str, uneven: Counter[str]) -> _Rows:
