@@ -186,6 +186,13 @@ def test_rows_with_an_empty_cell_are_left_out_and_counted(tmp_path):
         "1 rows skipped: question and answer empty",
     ]
     assert corpus.notes()[0].endswith("a.csv:6)")
+    gaps = ["q,a", "x,y", "b,NULL", "c,None", "N/A,d", "e,\\N", "f,none of them", "g,NaN"]
+    corpus = open_corpus(written(tmp_path, "b.csv", "\n".join(gaps) + "\n"))
+    assert list(corpus) == [("x", "y"), ("f", "none of them")]
+    assert [line[:23] for line in corpus.notes()] == [
+        *("4 rows skipped: a empty", "1 rows skipped: q empty")
+    ]
+    assert len(list(open_corpus(written(tmp_path, "b.txt", "None\nNULL\n")))) == 2
     lines = '{"q": "x", "a": null}\n{"q": "y", "a": "b"}\n{"a": "d", "q": "z"}\n{"q": "w"}\n'
     assert list(open_corpus(written(tmp_path, "a.jsonl", lines))) == [("y", "b"), ("z", "d")]
 

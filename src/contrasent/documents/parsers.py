@@ -31,9 +31,8 @@ from contrasent.documents.sections import (
 )
 from contrasent.documents.tables import form_of, read_book, read_rows, read_table
 from contrasent.documents.text_formats import CODE, SETTINGS, WIDEST, read_blocks, read_text
-from contrasent.text.sources import Lines, Source
+from contrasent.text.sources import SHEETS, Lines, Source
 
-SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 LITERAL = frozenset((*CODE, *SETTINGS, ".json", ".py", ".pyi", ".ipynb", ".xml"))
 """Suffixes of files in which what is assigned to the name of a password is one."""
 

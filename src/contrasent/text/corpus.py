@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from contrasent.text.tables import (
     Table,
     brief,
     is_empty,
+    is_missing,
     memory_table,
     number_cell,
     open_tables,
@@ -178,13 +179,14 @@ class Corpus:
             table, names = roles.table, roles.names
             text_names = names[: self.width] if table.names or self.width > 1 else ("",)
             given = table.form == MEMORY  # of a program, whose gaps are faults
+            empty = is_missing if table.form in (".csv", ".tsv") else is_empty
             for line, cells in table.rows(roles.chosen):
                 if cells is None:
                     skipped += 1
                     begins = self.documents
                     continue
-                if cells is LONG or (not given and any(map(is_empty, cells))):
-                    why = LONGER if cells is LONG else _lacking(cells, names)
+                if cells is LONG or (not given and any(map(empty, cells))):
+                    why = LONGER if cells is LONG else _lacking(map(empty, cells), names)
                     leave(why, f"{table.source}:{line}")
                     continue
                 if begins:
@@ -298,6 +300,9 @@ def open_corpus(
     if not chosen:
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     scored = chosen[0].scored
+    if documents and len(chosen[0].places) > 1:
+        problem = f"needs a column of sentences; {shown} has {', '.join(chosen[0].names)}"
+        raise OptionError("documents", True, problem)
     return Corpus(shown, chosen, at_least=at_least, documents=documents, scored=scored)
 
 
@@ -348,9 +353,8 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and text != ""
 
 
-def _lacking(cells: Sequence[Any], names: Sequence[str]) -> str:
-    empty = [name for cell, name in zip(cells, names, strict=True) if is_empty(cell)]
-    return f"{' and '.join(empty)} empty"
+def _lacking(empty: Iterable[bool], names: Sequence[str]) -> str:
+    return f"{' and '.join(compress(names, empty))} empty"
 
 
 def read_labeled_pairs(path: str | Path, *, columns: Columns | None = None) -> ScoredPairs:

@@ -36,6 +36,9 @@ LONG: tuple[Any, ...] = ()  # the cells of a row that has more of them than ther
 UNREAD: list[Any] = []  # the cells of a row that cannot be read, where that is no error
 AHEAD = 200  # rows of jsonl whose keys are columns, as later ones may lack some or have more
 
+MISSING = {"NULL", "\\N", "NaN", "<NA>", "#N/A", "N/A", "None"}
+"""Cells of csv and tsv that databases write for nothing, and pandas reads so."""
+
 Absent = TypeVar("Absent", str, None)
 
 
@@ -277,6 +280,11 @@ def is_empty(cell: Any) -> bool:
     if isinstance(cell, str):
         return not cell or cell.isspace()
     return cell is None or cell is ABSENT or (isinstance(cell, float) and math.isnan(cell))
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell of a csv or tsv holds nothing, or stands for it."""
+    return is_empty(cell) or cell.strip() in MISSING
 
 
 def text_cell(value: Any, column: str, source: str, line: int) -> str:
