@@ -161,16 +161,25 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
         DocumentSource(path, columns=[])
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("a.jsonl", '{"id": 1}\n{"id": 1, "text": "One."}\n{"\n\n{"id": 1, "text": "Two."}\n'),
-    ("a.csv", "id,text\n1,One.\n\n,\n1,Two.\n2,\n"),
-    ("a.tsv", "id\ttext\n1\tOne.\n\n \t \n1\tTwo.\n2\n"),
+@pytest.mark.parametrize(("name", "text", "skipped"), [
+    ("a.jsonl", '{"id": 1}\n{"id": 1, "text": "One."}\n{"\n\n{"id": 1, "text": "Two."}\n',
+     {"row without text": (2, ["a.jsonl"]), "broken": (1, ["a.jsonl, line 3"])}),
+    ("b.jsonl", '{"id": 1\n{"id": 1, "text": "One."}\n[1]\n{"id": 1, "text": "Two."}\n{"te',
+     {"broken": (3, ["b.jsonl, line 1", "b.jsonl, line 3", "b.jsonl, line 5"])}),
+    ("a.csv", "id,text\n1,One.\n\n,\n1,Two.\n2,\n", {"row without text": (3, ["a.csv"])}),
+    ("a.tsv", "id\ttext\n1\tOne.\n\n \t \n1\tTwo.\n2\n", {"row without text": (3, ["a.tsv"])}),
+    ("keys.csv", "id,text\n1,One.\n1,password: hunter2secret99\n1,Two.\n",
+     {"secret": (1, ["keys.csv"])}),
+    ("long.csv", f"id,text\n1,One.\n1,{'again ' * 20_000}\n1,Two.\n",
+     {"repetition only": (1, ["long.csv"])}),
 ])  # fmt: skip
-def test_rows_without_text_are_passed_over_and_counted_and_ids_are_unique(tmp_path, name, text):
+def test_rows_that_are_passed_over_are_counted_by_their_reason_and_ids_are_unique(
+    tmp_path, name, text, skipped
+):
     (tmp_path / name).write_text(text)
     source = DocumentSource(tmp_path / name)
     assert [d.id for d in source] == [f"{name}#1", f"{name}#1~2"]
-    assert source.report.skipped["row without text"].count == 3
+    assert {why: (n.count, n.names) for why, n in source.report.skipped.items()} == skipped
 
 
 def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_path):
