@@ -1,14 +1,17 @@
 """Every error that a user can correct."""
 
 import ast
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.resources import files
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 SHOWN = 300  # characters of a value that an error shows
+HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
 TRAINING = ("torch", "transformers", "huggingface_hub")
 """Packages that encoding and searching do without."""
 
@@ -35,7 +38,8 @@ class OptionError(UserError):
     ) -> None:
         self.option = option
         self.value = value
-        shown = repr(value)
+        shape = getattr(value, "shape", None)
+        shown = repr(value) if shape is None else f"{type(value).__name__} of shape {shape}"
         shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
         super().__init__(f"{option} {shown}: {problem}{suggestion(str(value)[:SHOWN], choices)}")
 
@@ -122,6 +126,35 @@ def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
     known = list(choices)
     if value not in known:
         raise OptionError(option, value, "unknown", choices=known)
+
+
+def check_count(option: str, value: object) -> None:
+    """Reject what is not a positive whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise OptionError(option, value, "must be a whole number of at least 1")
+
+
+def texts_of(option: str, given: Any) -> Sequence[str]:
+    """Texts as a sequence; what holds others is an error, with its position."""
+    if hasattr(given, "columns") or isinstance(given, Mapping):
+        kind = f"a {type(given).__name__}"
+        problem = "contains columns, not texts; pass one of them, such as frame['text']"
+        raise OptionError(option, kind, problem)
+    if isinstance(given, str):
+        raise OptionError(option, given, "is one string; pass a list, such as ['a', 'b']")
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise OptionError(option, given, "is neither a text nor a sequence of texts")
+    texts = given if isinstance(given, list | tuple) else list(given)
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            what = (
+                "a pair; encode each side separately" if isinstance(text, tuple) else "not a text"
+            )
+            raise OptionError(f"{option}[{place}]", text, f"is {what}")
+        if not text.isascii() and HALF.search(text):
+            problem = "contains a lone surrogate, which is not a character; remove it"
+            raise OptionError(f"{option}[{place}]", text, problem)
+    return texts
 
 
 def suggestion(value: str, choices: Iterable[str]) -> str:

@@ -5,8 +5,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,24 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def for_task(encode: EncodeFn, task: Task) -> EncodeFn:
-    """The encoder of queries or documents: ``encode`` itself, unless it has prompts for them."""
-    method = getattr(encode, "for_task", None)
-    return encode if method is None else cast(EncodeFn, method(task))
+    """The encoder of queries or documents: ``encode`` itself, unless it has prompts for them.
+
+    The method ``encode`` of an encoder has the prompts of that encoder.
+    """
+    if method := getattr(encode, "for_task", None):
+        return cast(EncodeFn, method(task))
+    encoder = encoder_of(encode)
+    prompts: Any = getattr(encoder, "prompts", None)
+    if encode != getattr(encoder, "encode", None) or not hasattr(prompts, "of_task"):
+        return encode
+    text = prompts.of_task(task)
+    return encode if text == prompts.text() else partial(cast(Any, encode), prompt=text)
+
+
+def encoder_of(encode: object) -> Any:
+    """The encoder that a function belongs to, or None."""
+    owner = getattr(encode, "__self__", getattr(encode, "encoder", None))
+    return owner if hasattr(type(owner), "identity") else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -162,6 +162,11 @@ def test_index(folder, bert, tmp_path):
         assert "ok     index: 2 rows of this model" in said
     invoke("index", tmp_path / "t.txt", "--model", folder, "-o", tmp_path / "adapted" / "index")
     assert doctor_says(tmp_path / "adapted")[0] == 0  # as adapt leaves it
+    with Writer(tmp_path / "adapted" / "index") as writer:
+        writer.set(model="", source="")
+    code, said = doctor_says(tmp_path / "adapted")
+    assert code == 0 and "ok     model: not recorded" in said
+    assert "rows: 2 of" in said and "\nmodel: not recorded, " in said
     with Writer(tmp_path / "bare") as writer:
         writer.set(settings={**writer.facts.settings, "pooling": "cls"})
     code, said = doctor_says(tmp_path / "bare")

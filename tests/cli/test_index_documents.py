@@ -11,6 +11,7 @@ import threading
 import time
 import zipfile
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -390,6 +391,57 @@ def test_a_watch_tries_again_without_another_change(tmp_path):
     late.start()
     assert (next(outcomes).added, len(said)) == (1, 1)
     late.cancel()
+
+
+@pytest.fixture
+def watched(bert, tmp_path, monkeypatch):
+    """Watch a folder of one note, or the note; gives the next outcome with changes, and the log."""
+    watchfiles, said = pytest.importorskip("watchfiles"), []
+    watch = watchfiles.watch
+
+    def patient(*arguments, **options):
+        for ticks, changes in enumerate(watch(*arguments, **options)):
+            assert ticks < 300
+            yield changes
+
+    def watched(name):
+        run("index", tmp_path / name, "-o", tmp_path / "s", "--model", bert, "--pooling", "mean")
+        outcomes = watch_index(tmp_path / "s", log=said.append)
+        assert next(outcomes).unchanged == 1
+        return lambda: next(one for one in outcomes if one.added or one.changed), said
+
+    monkeypatch.setattr(watchfiles, "watch", patient)
+    (tmp_path / "notes").mkdir()
+    put(tmp_path / "notes", "one.md", "The ferry leaves at noon.\n")
+    return watched
+
+
+@pytest.mark.parametrize("what", ["notes", "notes/one.md"])
+def test_what_was_replaced_is_watched_on(tmp_path, watched, what):
+    """A folder that is exchanged, and a file that an editor saves under another name first."""
+    outcome, _ = watched(what)
+    for text in ("The kettle is on the stove.\n", "Roses want sun.\n"):
+        shutil.copytree(tmp_path / "notes", tmp_path / "new")
+        put(tmp_path / "new", "one.md", text)
+        if what == "notes":
+            (tmp_path / "notes").rename(tmp_path / text[:3])
+            (tmp_path / "new").rename(tmp_path / "notes")
+        else:
+            (tmp_path / "new" / "one.md").rename(tmp_path / what)
+            shutil.rmtree(tmp_path / "new")
+        assert outcome().changed == 1
+    if what == "notes":
+        put(tmp_path / "notes", "two.md", "A train leaves every hour.\n")
+        assert outcome().added == 1
+
+
+def test_a_name_that_is_not_utf8_does_not_end_a_watch(tmp_path, watched):
+    outcome, said = watched("notes")
+    Path(os.fsdecode(os.fsencode(tmp_path / "notes") + b"/caf\xe9.md")).write_text("A kettle.\n")
+    assert outcome().added == 1
+    put(tmp_path / "notes", "two.md", "A train leaves every hour.\n")
+    assert outcome().added == 1
+    assert len(said) == sum("watching begins again" in line for line in said) > 0
 
 
 PAUSING = """

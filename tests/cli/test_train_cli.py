@@ -120,6 +120,9 @@ def test_what_is_better_and_not_proven_keeps_the_base():
     assert outcome(replace(found, kept=5), "heldout").endswith(" Saved step 5.")
     better = outcome(replace(found, improved=True, kept=5), "heldout")
     assert better.startswith("Improved and saved: heldout mrr@10 0.440 after step 5, 0.430 before")
+    for gain in (None, Gain(0.01, None, None, 5)):
+        few = outcome(replace(found, improved=True, kept=5, gain=gain), "heldout")
+        assert few.startswith("Better, not proven: heldout mrr@10 0.440 after step 5, 0.430 before")
     left = replace(found, score=0.3, kept=0, steps=5)
     assert outcome(left, "neighbors") == (
         "Worse and discarded: only 30.0 % of the base's neighbors are unchanged. Saved the base "
@@ -129,6 +132,18 @@ def test_what_is_better_and_not_proven_keeps_the_base():
         "Saved the last step. Without labels improvement cannot be measured; 30.0 % of the base's "
         "neighbors are unchanged."
     )
+
+
+@pytest.mark.parametrize(("gain", "code"), [((0.1, 0.01, 0.2, 50), 0), (None, 3)])
+def test_what_is_required_is_proof(run, pairs, bert, monkeypatch, gain, code):
+    from contrasent.train import fit
+    from contrasent.train.run import Gain, Run
+
+    scores = {"score": 0.5, "base_score": 0.4, "metric": "mrr@10", "kept": 5, "best_step": 5}
+    facts = scores | {"steps": 5, "seconds": 1.0, "sentences_per_second": 1.0, "improved": True}
+    made = Run(folder=Path("m"), **facts, gain=gain and Gain(*gain))
+    monkeypatch.setattr(fit, "fit_plan", lambda *_, **__: made)
+    run("train", pairs, "-o", "m", "--base", bert, "--require-improvement", code=code)
 
 
 def test_ratings_train_and_decide(run, bert, tmp_path, sentences):

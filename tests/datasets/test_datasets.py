@@ -100,6 +100,8 @@ def test_what_the_hub_does_not_hold_says_which_file_goes_where(tmp_path, monkeyp
         sts_pairs("STSB", folder=tmp_path)
     with pytest.raises(DataError, match=r"'SICKR-all'.*SICK/SICK_test_annotated.txt"):
         sts_pairs("SICKR", form="raw", folder=tmp_path)
+    with pytest.raises(DataError, match=r"only the raw form \(evaluate --form raw\); put the file"):
+        sts_pairs("STSB", split="dev", folder=tmp_path)
     with pytest.raises(DataError, match=r"put the file at .*downstream/MR/rt-polarity.pos"):
         transfer_set("MR", folder=tmp_path)
     monkeypatch.setenv("CONTRASENT_DATA", "/no/such/place")

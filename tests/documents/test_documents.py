@@ -112,6 +112,20 @@ def test_tables_of_ids_titles_and_texts_need_no_options(tmp_path, form, packed):
     assert source.report.columns == {path.name: "text: text, title: title, id: _id"}
 
 
+def test_ids_and_fields_are_of_whole_characters(tmp_path):
+    """A row of a table that could not be stored is read without what is no character."""
+    names = ("\ud83d", "x\0y", "x\ud83dy", "z")
+    rows = [
+        {"id": name, "text": f"{PROSE} {n}\0", "year\ud83d\0": f"200\0{n}"}
+        for n, name in enumerate(names)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = list(DocumentSource(tmp_path / "a.jsonl"))
+    assert [d.id for d in found] == [f"a.jsonl#{name}" for name in ("1", "xy", "xy~3", "z")]
+    assert [d.metadata for d in found] == [{"year": f"200{n}"} for n in range(4)]
+    assert found[3].sections == (Section((), (f"{PROSE} 3",)),)
+
+
 def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     rows = [{"nr": str(i), "kind": "x", "words": f"{PROSE} {i}"} for i in range(3)]
     path = tmp_path / "a.jsonl"
@@ -147,16 +161,25 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
         DocumentSource(path, columns=[])
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("a.jsonl", '{"id": 1}\n{"id": 1, "text": "One."}\n{"\n\n{"id": 1, "text": "Two."}\n'),
-    ("a.csv", "id,text\n1,One.\n\n,\n1,Two.\n2,\n"),
-    ("a.tsv", "id\ttext\n1\tOne.\n\n \t \n1\tTwo.\n2\n"),
+@pytest.mark.parametrize(("name", "text", "skipped"), [
+    ("a.jsonl", '{"id": 1}\n{"id": 1, "text": "One."}\n{"\n\n{"id": 1, "text": "Two."}\n',
+     {"row without text": (2, ["a.jsonl"]), "broken": (1, ["a.jsonl, line 3"])}),
+    ("b.jsonl", '{"id": 1\n{"id": 1, "text": "One."}\n[1]\n{"id": 1, "text": "Two."}\n{"te',
+     {"broken": (3, ["b.jsonl, line 1", "b.jsonl, line 3", "b.jsonl, line 5"])}),
+    ("a.csv", "id,text\n1,One.\n\n,\n1,Two.\n2,\n", {"row without text": (3, ["a.csv"])}),
+    ("a.tsv", "id\ttext\n1\tOne.\n\n \t \n1\tTwo.\n2\n", {"row without text": (3, ["a.tsv"])}),
+    ("keys.csv", "id,text\n1,One.\n1,password: hunter2secret99\n1,Two.\n",
+     {"secret": (1, ["keys.csv"])}),
+    ("long.csv", f"id,text\n1,One.\n1,{'again ' * 20_000}\n1,Two.\n",
+     {"repetition only": (1, ["long.csv"])}),
 ])  # fmt: skip
-def test_rows_without_text_are_passed_over_and_counted_and_ids_are_unique(tmp_path, name, text):
+def test_rows_that_are_passed_over_are_counted_by_their_reason_and_ids_are_unique(
+    tmp_path, name, text, skipped
+):
     (tmp_path / name).write_text(text)
     source = DocumentSource(tmp_path / name)
     assert [d.id for d in source] == [f"{name}#1", f"{name}#1~2"]
-    assert source.report.skipped["row without text"].count == 3
+    assert {why: (n.count, n.names) for why, n in source.report.skipped.items()} == skipped
 
 
 def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_path):
@@ -201,7 +224,7 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "m").symlink_to(tmp_path)
     (tmp_path / "0.md").symlink_to("a.md")
-    source = DocumentSource(tmp_path, most=1000)
+    source = DocumentSource(tmp_path, max_file_text=1000)
     names = ["LICENSE", "README.notes.gz", "a.md", "my_changelog.old"]
     assert [d.id for d in source] == names
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}

@@ -1,12 +1,14 @@
 """Comparisons of methods: false findings on A/A, power on planted gains, what is rejected."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
-from contrasent.evaluate.compare import SEED_SD, compare_reports, comparison_table
+from contrasent.evaluate.compare import SEED_SD, MethodComparison, compare_reports, comparison_table
 from contrasent.report import Items, Report, Row
 from contrasent.stats.influence import measure
 from contrasent.text.corpus import ScoredPairs
@@ -73,7 +75,7 @@ def test_one_run_an_arm_is_about_two_models_or_widened_for_the_methods():
 
 
 def test_the_mean_of_seven_is_compared_as_well():
-    found = compare_sts([model(0.8, 1), model(0.8, 2)], [model(0.2, 3)] * 2)
+    found = compare_sts([model(0.8, 1), model(0.8, 2)], [model(0.2, 3), model(0.2, 4)])
     assert [c.task for c in found] == [*STS_TASKS, "STS7"]
     assert found[-1].difference == pytest.approx(np.mean([c.difference for c in found[:-1]]))
     assert found[-1].deviation > 0
@@ -193,6 +195,31 @@ def scored(values, keys=None, task="own", context="", metric="accuracy"):
     row = Row(task, "test", metric, "", float(np.mean(values)), len(values))
     items = Items("mean", keys, np.array([values], dtype=float), context=context)
     return Report((row,), {}, {row.key: items})
+
+
+def test_the_page_shows_what_is_printed():
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    found = MethodComparison(
+        "STSB", "spearman", 0.3393, 0.3508, 0.0115, -0.0061, 0.0291, 0.1167, (3, 3), 0.1, 0.0059,
+        1379, "test", "all",
+    )  # fmt: skip
+    assert found.line() in page
+
+
+def test_copies_of_a_run_are_no_seeds():
+    random = np.random.default_rng(3)
+    one, two, three = (scored(random.random(40)) for _ in range(3))
+    copy = Report(one.rows, {}, dict(one.items))
+    for arms in (([one, copy], [two]), ([two], [one, three, copy])):
+        with pytest.raises(
+            DataError, match=r"[AB] 1 and [AB] \d have the same score on every item"
+        ):
+            compare_reports(*arms)
+    assert compare_reports([one], [copy])[0].difference == 0  # a model and its exact copy
+    right = scored([0.0, 1.0] * 20)
+    assert compare_reports([right, scored([0.0, 1.0] * 20)], [right])  # may be by chance
+    with pytest.raises(OptionError, match=r"seed_sd 0.5: is for a model with one run"):
+        compare_reports([one, two], [three, two], seed_sd=0.5)
 
 
 def test_a_spread_in_points_is_assumed_of_points_alone():

@@ -1,6 +1,7 @@
 """The commands evaluate, compare and postprocess on a tiny model and data made here."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from contrasent.datasets.sts import score_digest
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 from contrasent.evaluate.suite import SUITES, Options
-from contrasent.text.corpus import ScoredPairs
+from contrasent.text.corpus import ScoredPairs, open_corpus
+from contrasent.text.heldout import hold_out
+from contrasent.train.fit import fit
+from contrasent.train.plan import unseen_pairs
 
 WORDS = "river stone lantern market orchard violin winter copper meadow harbour candle"
 WORDS = WORDS.split()
@@ -140,8 +144,13 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     assert "Intervals cover other items, and no spread over seeds" in out
     assert row["low"] <= row["difference"] <= row["high"]
     assert row["count"] == 60
-    with pytest.raises(OptionError, match="name each run once"):
-        run("compare", "x,x", "y")
+    for arms, message in (
+        (("x,x", "y"), "name each run once"),
+        (("x,./x", "y"), "name each run once"),
+        (("x,y", "z,./y"), "y is one of A's runs"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            run("compare", *arms)
 
 
 def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
@@ -241,3 +250,49 @@ def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatc
     with pytest.raises(OptionError, match="needs pairs: two columns of texts"):
         (tmp_path / "notes.txt").write_text("one\ntwo\n")
         run(*arms, "--on", tmp_path / "notes.txt")
+
+
+def test_compare_scores_pairs_that_took_no_part_in_any_run(bert, tmp_path, caplog):
+    lines = list(dict.fromkeys(texts(1300, 11)))
+    rows = list(zip(lines[:600], lines[600:1200], strict=True))
+    path, other = tmp_path / "pairs.csv", tmp_path / "other.csv"
+    for file, count in ((path, 600), (other, 150)):
+        lines = [f"{a},{b}\n" for a, b in [("query", "answer"), *rows[:count]]]
+        file.write_text("".join(lines))
+
+    def trained(name, source=path, **settings):
+        few = {"max_steps": 1, "batch_size": 8, "pooling": "mean", "max_seq_length": 64}
+        how = {"base": bert, "evaluate": "heldout", "output_dir": tmp_path / name}
+        fit("simcse_supervised", source, few | settings, **how)
+        return tmp_path / name
+
+    one, two = trained("one"), trained("two", seed=1, eval_size=100)
+    shutil.copytree(bert, two / "run" / "best", dirs_exist_ok=True)
+    corpus = open_corpus(path)
+    every, fewer = (hold_out(corpus, count) for count in (1000, 100))
+    assert len(every.queries) == 120 and set(fewer.queries) < set(every.queries)
+    # Both held out the same items, whatever the seed; those that chose a step are in no score.
+    found = unseen_pairs({"one": one, "again": trained("again", seed=7)}, corpus)
+    assert found == (every.queries[1::2], every.pool, every.relevant[1::2])
+    for folder in (two, two / "run" / "best"):
+        queries, pool, relevant = unseen_pairs({"one": one, "two": folder, "base": bert}, corpus)
+        both = [query for query in fewer.queries[1::2] if query in every.queries[1::2]]
+        assert queries == both and pool == fewer.pool
+        pairs = [(query, pool[place]) for query, (place,) in zip(queries, relevant, strict=True)]
+        assert set(pairs) <= set(rows)
+    assert unseen_pairs({"base": bert}, corpus)[0] == every.queries
+    (row,) = json.loads(run("compare", one, two, "--on", path, "--json", "--quiet"))["rows"][:1]
+    assert (row["split"], row["count"]) == ("heldout", len(queries))
+    unseen_pairs({"few": trained("few", other)}, corpus)
+    assert f"few was trained on {other}: does it share pairs with pairs.csv?" in caplog.text
+    with pytest.raises(OptionError, match=r"^B .*few'.*one was trained with the same seed"):
+        run("compare", bert, f"{one},{tmp_path / 'few'}", "--on", path)
+    with pytest.raises(OptionError, match=r"0 of its pairs .* 20 are needed, as of 200 pairs"):
+        unseen_pairs({"few": tmp_path / "few"}, open_corpus(other))
+    record = json.loads((one / "run" / "settings.json").read_text())
+    for change in ({"rows": None}, {"corpus": record["corpus"] | {"sha256": "another"}}):
+        (one / "run" / "settings.json").write_text(json.dumps(record | change))
+        with pytest.raises(
+            OptionError, match=r"^--on 'pairs.csv': .*one was trained on other rows"
+        ):
+            run("compare", one, two, "--on", path)

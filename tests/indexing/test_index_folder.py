@@ -62,13 +62,18 @@ def test_an_index_follows_its_documents_from_python(notes, models, tmp_path):
 
 def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     table, index = tmp_path / "more.csv", tmp_path / "i"
-    index_folder(notes / "faq.csv", index, model=models / "mean", column="answer", id_column="id")
-    table.write_text("id,answer,year\n8,The bus stops at the gate.,1999\n7,Nobody pays.,2004\n")
+    (notes / "faq.csv").write_text("id,answer\n7,The borrower pays.\n8,\n9, \n")
+    settings = {"model": models / "mean", "column": "answer", "id_column": "id"}
+    first = index_folder(notes / "faq.csv", index, **settings)
+    assert first.notes[-1] == f"2 rows skipped: no text (first: {notes / 'faq.csv'}:3)"
+    rows = "8,The bus stops at the gate.,1999\n7,Nobody pays.,2004\n6,,2004\n"
+    table.write_text(f"id,answer,year\n{rows}")
     given = {"column": "answer", "id_column": "id", "metadata": ["year"]}
     with pytest.raises(OptionError, match="is in the index already"):
         add_rows(index, table, **given)
     assert len(Index.open(index)) == 1
     made = add_rows(index, table, update=True, metadata=["year"])  # columns as they were
+    assert made.notes == (f"1 rows skipped: no text (first: {table}:4)",)
     assert {row.id: row.text for row in made.index.every()} == {
         "7": "Nobody pays.", "8": "The bus stops at the gate.",
     }  # fmt: skip

@@ -82,3 +82,5 @@ def test_an_index_searches_and_grows_by_its_own_model(bert, tmp_path, sentences)
     bare.save(tmp_path / "bare")
     with pytest.raises(ModelError, match="does not record its model"):
         Index.open(tmp_path / "bare").search("a boat")
+    named = open_index_model(Index.open(tmp_path / "bare"), str(tmp_path / "model"))
+    assert named.encoder.identity == encoder.identity

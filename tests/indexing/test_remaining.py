@@ -190,7 +190,7 @@ def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path):
     stopped(index, tmp_path / "index")
     opened = Index.open(tmp_path / "index")
     encode = open_index_model(opened)
-    library = Library(opened, opened.model)
+    library = Library(opened, encode.encoder)
     assert library.newest.bm25_only == "BM25 only: 0 % encoded"
     assert library.search(library.newest, ["a lamp"], encode(["a lamp"]), k=3)[0]
     with library.followed(encode):

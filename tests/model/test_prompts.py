@@ -16,6 +16,9 @@ from contrasent.evaluate.validation import RetrievalValidation
 from contrasent.evaluate.vectors import Cached
 from contrasent.metrics import cosine
 from contrasent.model.base import PROMPTS, Prompts, TaskEncoder
+from contrasent.model.numpy_model import NumpyModel
+from contrasent.search.index import Index
+from contrasent.search.writer import Writer
 from contrasent.text.corpus import ScoredPairs
 from contrasent.types import for_task
 
@@ -112,14 +115,15 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
     (tmp_path / "t.txt").write_text("\n".join(TEXTS))
     run("encode", saved, "t.txt", "-o", "a.npy", "--quiet")
     run("encode", saved, "t.txt", "-o", "q.npy", "--prompt", "query", "--quiet")
-    assert np.abs(np.load("a.npy") - plain.encode(TEXTS)).max() < 1e-6
+    documents = prefixed(plain, "passage: ")
+    assert np.abs(np.load("a.npy") - documents).max() < 1e-5
     assert np.abs(np.load("q.npy") - prefixed(plain, "query: ")).max() < 1e-6
     _, err = run("encode", saved, "t.txt", "-o", "x.npy", "--prompt", "querry", code=2)
     assert "--prompt 'querry': unknown prompt; the model has query, doc" in err
     assert "did you mean 'query'" in err
     run("encode", saved, "t.txt", "-o", "d.npy", "--dimensions", "8", "--quiet")
-    short = plain.encode(TEXTS)[:, :8]
-    assert np.abs(np.load("d.npy") - short / np.linalg.norm(short, axis=1)[:, None]).max() < 1e-6
+    short = documents[:, :8]
+    assert np.abs(np.load("d.npy") - short / np.linalg.norm(short, axis=1)[:, None]).max() < 1e-5
     run("index", "t.txt", "--model", saved, "-o", "index", "--quiet")
     (tmp_path / "more.txt").write_text("an old map\n")
     run("index", "more.txt", "--model", saved, "-o", "index", "--add", "--quiet")
@@ -137,7 +141,6 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
 
 def test_the_server_puts_them_before_texts(saved, plain):
     testclient = pytest.importorskip("fastapi.testclient")
-    from contrasent.search.index import Index
     from contrasent.search.ranking import Ranker
     from contrasent.serve.app import create_app
 
@@ -167,13 +170,37 @@ def test_the_server_puts_them_before_texts(saved, plain):
         assert (about["prompts"], about["nested_dimensions"]) == (E5, [32, 8])
 
 
+@pytest.mark.parametrize("floor", [TorchEncoder, NumpyModel])
+def test_the_method_of_an_encoder_puts_them_before_texts(saved, plain, tmp_path, floor):
+    model = floor(saved) if floor is NumpyModel else floor.load(saved)
+    index = Index.build(model.encode, TEXTS, ids=["a", "b", "c"], model=model.identity)
+    index.update(["an old map"], ids=["b"])
+    index.save(tmp_path / "index")
+    with Writer(tmp_path / "index") as writer:
+        writer.update(["a late boat"], model.encode, ids=["c"])
+    read = prefixed(plain, "passage: ", [TEXTS[0], "an old map", "a late boat"])
+    (query,) = prefixed(plain, "query: ", ["a violin"])
+    expected = dict(zip("abc", cosine([query] * 3, read), strict=True))
+    (hits,) = Index.open(tmp_path / "index").search("a violin", encode=model.encode)
+    assert {hit.id: hit.cosine for hit in hits} == pytest.approx(expected, abs=1e-5)
+    assert np.abs(model.encode(TEXTS) - plain.encode(TEXTS)).max() < 1e-5
+
+
+@pytest.mark.parametrize(("metric", "found"), [(None, "dot"), ("cosine", "cosine")])
+def test_an_index_has_the_similarity_of_its_encoder(plain, metric, found):
+    plain.prompts = Prompts(similarity="dot")
+    for encode in (plain.encode, TaskEncoder(plain)):
+        assert Index.build(encode, TEXTS, metric=metric).metric == found
+    assert Index.build(lambda texts: plain.encode(texts), TEXTS).metric == "cosine"
+
+
 def test_evaluations_of_search_use_both(saved, plain):
     queries, documents = ["a violin", "two lamps"], TEXTS
     requested, read = prefixed(plain, "query: ", queries), prefixed(plain, "passage: ", documents)
     scores = [cosine([q] * 3, read) for q in requested]
     expected = [1 + int((row > row[k]).sum()) for k, row in enumerate(scores)]
     model = TaskEncoder(TorchEncoder.load(saved))
-    for encode in (model, Cached(model)):
+    for encode in (model, Cached(model), model.encoder.encode):
         report = retrieval.retrieval(encode, queries, documents, [0, 1], k=(len(documents),))
         assert report.rows[0].value == pytest.approx(np.mean([1 / rank for rank in expected]))
         # Once more from what is remembered, and texts of no search have no prompt.

@@ -141,7 +141,7 @@ def test_every_pair_combines_or_says_why_not(first, load, examples, batches):
             assert objective.loss(terms).isfinite()
             assert set(objective.weights) <= set(terms)
     assert made + rejected == len(NAMES) - 1
-    assert made >= 3
+    assert made >= 2
 
 
 def test_methods_that_differ_in_one_place_must_be_told(load, examples):

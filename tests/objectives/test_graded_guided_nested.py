@@ -55,8 +55,26 @@ def test_scores_are_wanted_where_they_are_used_and_only_there(load):
     tokens = graded.encoder.tokenize(TEXTS)[0]
     with pytest.raises(TrainingError, match="'cosent' needs a corpus with scores"):
         graded(Batch((tokens, tokens), np.arange(len(TEXTS)), 0))
-    with pytest.raises(OptionError, match="treats every pair as a positive"):
-        find("cosent+simcse_supervised")(load())
+
+
+@pytest.mark.parametrize(("names", "given", "message"), [
+    ("cosent+simcse_supervised", {}, "treats every pair as a positive"),
+    ("angle+dimension_wise", {}, "treats every pair as a positive"),
+    ("cosent+barlow_twins", {"contrast_weight": 0.0}, "treats every pair as a positive"),
+    ("gist+cosine_regression", {}, "treats every pair as a positive"),
+    ("cosent+angle", {}, "the same loss of rated pairs"),
+    ("matryoshka+gist", {"dimensions": "16,8"}, "gist has a loss of its own"),
+    ("gist+matryoshka", {"dimensions": "16,8"}, "gist has a loss of its own"),
+])  # fmt: skip
+def test_what_cannot_be_added_up_is_rejected(load, guide, names, given, message):
+    given = given | ({"guide": str(guide)} if "gist" in names else {})
+    with pytest.raises(OptionError, match=message):
+        find(names)(load(), **given)
+
+
+def test_sums_of_different_losses(load, guide):
+    assert find("cosent+angle")(load(), cosine_weight=0.0).terms.keys() >= {"cosent", "angle"}
+    assert find("gist+simcse_supervised")(load(), guide=str(guide)).contrast
 
 
 def test_gist_masks_by_the_guide(load, batches, guide):

@@ -265,6 +265,7 @@ def test_a_field_that_no_row_has_is_an_error_with_the_nearest(where, field, near
     (["a!=true"], {"$and": [{"a": {"$ne": True}}, {"a": {"$ne": "true"}}]}),
     (['a="7"', "b~x y"], {"$and": [{"a": {"$eq": "7"}}, {"b": {"$contains": "x y"}}]}),
     (['{"lang": "en"}'], {"lang": "en"}), (["code=007"], {"code": {"$eq": "007"}}),
+    (["unit price > 6"], {"unit price": {"$gt": "6"}}), ([" a b~x "], {"a b": {"$contains": "x"}}),
     (["url=http://a?b=c"], {"url": {"$eq": "http://a?b=c"}}),
 ])  # fmt: skip
 def test_command_line_conditions(conditions, wanted):

@@ -25,6 +25,7 @@ from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
+STORED = st.characters(codec="utf-8", exclude_characters="\0")  # in metadata
 
 
 encode = encoder(1)
@@ -118,10 +119,10 @@ def test_saved_index_gives_the_same(index, tmp_path, make):
         st.tuples(
             st.text(max_size=12),
             st.recursive(
-                st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+                st.none() | st.booleans() | st.integers() | st.text(STORED, max_size=5),
                 lambda inner: (
                     st.lists(inner, max_size=2)
-                    | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+                    | st.dictionaries(st.text(STORED, max_size=3), inner, max_size=2)
                 ),
                 max_leaves=4,
             ),
@@ -175,7 +176,12 @@ def test_what_cannot_be_made_leaves_nothing(tmp_path, rows, made, words):
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"texts": []}, "no texts"), ({"ids": ["a", "a"]}, "'a'.*repeated, for text 1"),
-    ({"ids": ["a"]}, "one id for each of 2 texts"), ({"ids": ["a", 3]}, "not a string"),
+    ({"ids": ["a"]}, "one id for each of 2 texts"),
+    ({"ids": ["a", 3]}, r"ids\[1\] 3: is not a text"),
+    ({"ids": "ab"}, "ids 'ab': is one string; pass a list"),
+    ({"texts": "ab"}, "texts 'ab': is one string; pass a list"),
+    ({"ids": ["a", "\ud83d"]}, r"ids\[1\] '.ud83d': contains a lone surrogate"),
+    ({"metadata": [{"a\0b": 1}, None]}, "contains a NUL"), ({"metadata": ["\\\0", None]}, "a NUL"),
     ({"metadata": [1]}, "one value for each of"), ({"metadata": [object(), None]}, "is not JSON"),
     ({"metadata": [float("nan"), None]}, "is not JSON"),
     ({"metric": "cosin"}, "did you mean 'cosine'"),
@@ -203,6 +209,42 @@ def test_a_vector_for_each_query(index, count, weight):
             OptionError, match=f"vectors {count}: must be one for each of 2 queries"
         ):
             search(["a", "b"], vectors=encode(["x"] * count), k=3, ranker=Ranker(weight))
+
+
+@pytest.mark.parametrize(
+    "make", [list, tuple, iter, np.array, lambda texts: np.array(texts, object)]
+)
+def test_texts_in_any_sequence(make):
+    index = Index.build(encode, make(TEXTS), ids=make([*map(str, range(40))]))
+    assert [row.text for row in index.every()] == TEXTS
+    found = index.search(make(["a river", "roads"]), k=3)
+    assert found == index.search(["a river", "roads"], vectors=encode(["a river", "roads"]), k=3)
+    assert index.remove(make(["5", "6"])) == 2 and len(index) == 38
+
+
+@pytest.mark.parametrize(("queries", "how", "words"), [
+    (None, {}, "queries None: is neither a text nor"),
+    (["a", "\ud83d"], {}, r"queries\[1\] .*lone surrogate"),
+    ([np.ones(300)], {}, r"queries\[0\] ndarray of shape \(300,\): is not a text"),
+    ("a", {"threshold": "30"}, "threshold '30': is not a number"),
+    ("a", {"where": {1: 2}}, "where {1: 2}: a filter is a JSON object"),
+])  # fmt: skip
+def test_what_cannot_be_searched_for(index, queries, how, words):
+    with pytest.raises(OptionError, match=words):
+        index.search(queries, encode=encode, **how)
+
+
+def test_metadata_of_backslashes_is_not_taken_for_nul():
+    Index.build(encode, ["a"], metadata=["\\u0000"])
+
+
+def test_an_index_is_closed_by_with(index, tmp_path):
+    index.save(tmp_path / "index")
+    with Index.open(tmp_path / "index") as opened, index:
+        assert len(opened.search("a river", encode=encode, k=3)[0]) == 3
+    for closed in (opened, index):
+        with pytest.raises(InputError, match="index: is closed; open it again"):
+            closed.search("a river", encode=encode)
 
 
 @pytest.mark.parametrize("k", [0, -1, True, 2.5, "3"])

@@ -143,6 +143,9 @@ def test_changes_are_those_of_a_writer(tmp_path):
         index.update(["w", "v"], encode, ids=["7", "7"])
     with pytest.raises(OptionError, match="'5': is not in the index"):
         index.delete(["5"])
+    for given in (lambda: index.delete("67"), lambda: index.add("67", np.ones((2, 8)))):
+        with pytest.raises(OptionError, match="'67': is one string"):
+            given()
     with pytest.raises(OptionError, match="must give one id for each of 2 texts"):
         index.add(["w", "v"], encode, ids=["7"])
     with pytest.raises(OptionError, match="metadata 2: must have one value for each of 1 texts"):

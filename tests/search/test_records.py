@@ -49,6 +49,17 @@ def test_rows_of_jsonl_may_lack_keys_that_later_ones_have(tmp_path, metadata):
     assert [one for _, _, one in read[299:]] == [{}, {"year": 1999}, {"place": "Rome"}]
 
 
+def test_metadata_is_of_whole_characters_and_an_id_that_is_not_names_its_row(tmp_path):
+    broken = {"text": "A lamp.", "n": "x\0\\u0000\ud83dy", "k\ud83d": [1]}
+    rows = [{"id": name} | broken for name in ("a", "a\ud83d")]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    read = TableColumns("text", identity="id", metadata=("*",)).read(str(tmp_path / "rows.jsonl"))
+    rows = iter(read)
+    assert next(rows) == ("A lamp.", "a", {"n": "x\\u0000y", "k": [1]})
+    with pytest.raises(InputError, match=r"rows.jsonl:2: half a surrogate pair"):
+        next(rows)
+
+
 def test_metadata_that_is_no_json_names_its_row(tmp_path):
     (tmp_path / "rows.jsonl").write_text(
         '{"text": "A lamp.", "n": 1}\n{"text": "A cup.", "n": NaN}\n'

@@ -57,8 +57,11 @@ def test_only_rows_of_a_document_are_removed_by_its_name(notes, tmp_path):
         writer.put_files({"t.xlsx": {"rows": 3}})
     with pytest.raises(OptionError, match="'issue': is neither a row nor a document"):
         remove_rows(tmp_path / "table", ["issue"])
-    assert remove_rows(tmp_path / "table", ["t.xlsx#May", "issue#2"])[:2] == (3, 2)
-    assert remove_rows(tmp_path / "table", ["t.xlsx"])[:2] == (1, 1)
+    with pytest.raises(OptionError, match="ids 'issue#1': is one string"):
+        remove_rows(tmp_path / "table", "issue#1")
+    assert remove_rows(tmp_path / "table", iter(["issue#1"])) == (1, 4, ())
+    assert remove_rows(tmp_path / "table", ["t.xlsx#May", "issue#2"])[:2] == (3, 1)
+    assert remove_rows(tmp_path / "table", ["t.xlsx"])[:2] == (1, 0)
 
 
 def test_what_changes_nothing_waits_for_no_writer(notes):

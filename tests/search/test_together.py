@@ -16,6 +16,7 @@ import whole_states
 from whole_states import MODELS, ROWS, check_versions, content, make, text
 
 from contrasent.errors import InputError, OutputError
+from contrasent.search import folder as folder_
 from contrasent.search.folder import DATABASE, reading
 from contrasent.search.index import Index
 from contrasent.search.opening import open_index
@@ -235,3 +236,46 @@ def test_a_writer_whose_index_was_replaced_says_so(tmp_path):
         other_index(folder)
     assert len(content(folder)[1]) == 30
     assert len(content(tmp_path / "old")[1]) == 280
+
+
+@pytest.fixture
+def not_ours(monkeypatch):
+    """Folders of indexes look as if another user owned them."""
+    monkeypatch.setattr(folder_.os, "access", lambda *_, **__: False)
+
+
+def test_who_may_not_write_reads_one_state(tmp_path, not_ours):
+    folder, names = tmp_path / "index", [*map(str, range(200))]
+    texts = [text(n) for n in range(200)]
+    make(folder)
+    with closing(Index.open(folder)) as index:
+        before = [row.text for row in index.every()]
+        for turn in range(3):
+            with Writer(folder) as writer:
+                writer.update([f"{one} {turn}" for one in texts], encode, ids=names)
+            assert not (folder / f"{DATABASE}-wal").exists()
+            index.store.connection.execute("PRAGMA shrink_memory")
+            assert [row.text for row in index.every()] == before
+        assert len(index.refreshed()) == len(before) + 200
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_change_while_it_is_opened_without_a_lock(tmp_path, not_ours, monkeypatch, times):
+    folder, turns, verify = tmp_path / "index", iter(range(times)), Store.verify_database
+    make(folder)
+
+    def changed(store):
+        verify(store)
+        if (turn := next(turns, None)) is not None:
+            monkeypatch.setattr(Store, "verify_database", verify)  # of the writer
+            with Writer(folder) as writer:
+                writer.update([f"changed {turn}"], encode, ids=["new"])
+            monkeypatch.setattr(Store, "verify_database", changed)
+
+    monkeypatch.setattr(Store, "verify_database", changed)
+    if times > 1:
+        with pytest.raises(InputError, match="changed while it was read; open it again"):
+            Index.open(folder)
+        return
+    with closing(Index.open(folder)) as index:
+        assert "changed 0" in [row.text for row in index.every()]

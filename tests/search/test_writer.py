@@ -1,6 +1,8 @@
 """One writer, many readers: every change against a dictionary, crowds included."""
 
+import errno
 from dataclasses import replace
+from sqlite3 import ProgrammingError
 
 import numpy as np
 import pytest
@@ -9,13 +11,34 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from whole_states import bm25_of, encoder
 
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.search.codes import BinaryCodes
+from contrasent.search.folder import DATABASE
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 
 encode = encoder(1, 6)
+
+
+class Other:
+    """An encoder that is not the index's."""
+
+    @property
+    def identity(self):
+        return "other"
+
+    def encode(self, texts):
+        return encode(texts)
+
+
+class Task:
+    """Such an encoder as a function."""
+
+    encoder = Other()
+
+    def __call__(self, texts):
+        return encode(texts)
 
 
 @pytest.fixture
@@ -179,6 +202,41 @@ def test_an_index_changes_itself(folder, saved):
         assert {*contents(other)} == {*map(str, range(10))}
 
 
+@pytest.mark.parametrize("other", [Other().encode, Task()])
+def test_the_encoder_of_an_index_is_known_by_its_identity(folder, other):
+    index = Index.open(folder)
+    for search in (index.search, index.query_vectors):
+        with pytest.raises(ModelError, match="'m' and the encoder is 'other'"):
+            search("text 3", encode=other)
+    same = Index.build(other, ["a boat"], model="other")
+    assert same.add(["a ferry"], other) == 1 and len(same.search("boat", encode=other)[0]) == 2
+    unknown = Index.build(encode, ["a boat"])
+    assert unknown.add(["a ferry"], other) == 1
+
+
+def test_the_log_is_written_back_after_every_change_of_an_index(folder):
+    with Index.open(folder) as index:
+        for n in range(5):
+            index.update([f"changing {n}"], encode, ids=["k"])
+            assert (folder / f"{DATABASE}-wal").stat().st_size == 0
+            assert contents(index)["k"] == (f"changing {n}", None)
+
+
+def test_a_full_disk_is_named_and_lets_go_of_the_index(folder):
+    class Full:
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        close = flush = lambda self: self.write(b"")
+
+    with pytest.raises(OutputError, match="free some space"), Writer(folder) as writer:
+        writer._stream = Full()
+        writer.add(["lost"], encode)
+    with pytest.raises(ProgrammingError, match="closed"):
+        writer.store.connection.execute("SELECT 1")
+    assert len(Index.open(folder)) == 10
+
+
 def test_ids_that_are_not_given_are_new(folder):
     with Writer(folder) as writer:
         writer.add(["a", "b"], encode)
@@ -216,6 +274,11 @@ def test_many_small_adds_keep_few_blocks(folder):
     (lambda w: w.add(["x"], np.ones((1, 7), np.float32)), ModelError, "7 dimensions"),
     (lambda w: w.add(["x"], np.full((1, 6), np.nan, np.float32)), ModelError, "NaN"),
     (lambda w: w.delete_where({"n": {"$like": 3}}), OptionError, "is not an operator"),
+    (lambda w: w.delete("12"), OptionError, "ids '12': is one string"),
+    (lambda w: w.add("ab", np.ones((2, 6))), OptionError, "texts 'ab': is one string"),
+    (lambda w: w.delete(["\ud83d"]), OptionError, r"ids\[0\] .*lone surrogate"),
+    (lambda w: w.add(["x"], Other().encode), ModelError, "'m' and the encoder is 'other'"),
+    (lambda w: w.update(["x"], Task(), ids=["3"]), ModelError, "'m' and the encoder is 'other'"),
 ])  # fmt: skip
 def test_a_failure_changes_nothing(folder, change, error, words):
     before = contents(Index.open(folder)), {path.name for path in folder.iterdir()}

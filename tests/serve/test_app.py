@@ -241,7 +241,9 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
 
     class Changed:
         bm25_only = ""
-        model = property(lambda self: "m" if len(pauses) in (0, 11) else "other")
+
+        def __init__(self):
+            self.model = "m" if len(pauses) in (0, 11) else "other"
 
         def __len__(self):
             return len(pauses)
@@ -257,7 +259,7 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
     def open_model(index):
         raise ModelError("the model is not there")
 
-    closed, served = [], Library(Changed(), "m", open_model=open_model)
+    closed, served = [], Library(Changed(), None, open_model=open_model)
     served._follow(Over())
     assert pauses == [1, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 1, 2, 4]
     assert closed == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
@@ -308,8 +310,11 @@ def test_key(root):
     with serving(api_key="open sesame", root_path=root) as url:
         for place in {url, url + root}:
             assert embed(place, "a").status_code == 401
-            for wrong in ("Bearer open", "open sesame"):
-                assert embed(place, "a", headers={"Authorization": wrong}).status_code == 401
+            for given, code in (
+                *((wrong, 401) for wrong in ("Bearer open", "open sesame", "Basic open sesame")),
+                *((f"{scheme} open sesame", 200) for scheme in ("Bearer", "bearer", "BEARER ")),
+            ):
+                assert embed(place, "a", headers={"Authorization": given}).status_code == code
             for path, code in (
                 *((path, 401) for path in ("metrics", "facets", "v1/models", "search")),
                 *((path, 200) for path in ("health", "")),
@@ -634,11 +639,11 @@ def test_requests_have_turns_and_a_dropped_one_has_none():
     rows, gate = [], Gate()
 
     async def ask():
-        batcher = Batcher(held(gate, rows), ServerSettings(batch_tokens=100))
+        batcher, encoder = Batcher(ServerSettings(batch_tokens=100)), held(gate, rows)
         batcher.start()
 
         def start(token, count):
-            return asyncio.ensure_future(batcher.ids([[token] * 10] * count))
+            return asyncio.ensure_future(batcher.ids(encoder, [[token] * 10] * count))
 
         first = start(1, 30)
         await asyncio.to_thread(gate.begun.wait, 300)  # alone, it fills a batch
@@ -660,6 +665,26 @@ def test_requests_have_turns_and_a_dropped_one_has_none():
     assert ["".join(str(row[0]) for row in batch) for batch in rows] == [
         "1" * 10, "1" * 8 + "33", "1" * 8 + "33", "1111" + "3" * 6, "33",
     ]  # fmt: skip
+
+
+def test_no_batch_has_rows_of_two_models():
+    """While an index gets another model, requests of both wait; all rows would fit one batch."""
+    rows = {1: [], 2: []}
+
+    async def ask():
+        batcher, encoders = Batcher(ServerSettings()), {n: held(rows=rows[n]) for n in rows}
+        asked = [batcher.ids(encoders[n], [[n] * 10] * 12) for n in (1, 2, 1)]
+        tasks = [asyncio.ensure_future(one) for one in asked]
+        while batcher.waiting < 3 * 120:
+            await asyncio.sleep(0.01)
+        batcher.start()
+        await asyncio.gather(*tasks)
+        await batcher.stop()
+
+    asyncio.run(ask())
+    for n, batches in rows.items():
+        assert {row for batch in batches for row in batch} == {(n,) * 10}
+    assert [sum(map(len, rows[n])) for n in rows] == [24, 12]
 
 
 def test_many_requests_share_batches_and_each_gets_its_own():
@@ -880,7 +905,8 @@ def test_a_head_is_that_of_the_answer(http):
 
 def test_browsers_are_told_whose_pages_may_call():
     ask = {"origin": "https://app.example", "access-control-request-method": "POST",
-           "access-control-request-headers": "authorization,content-type"}  # fmt: skip
+           "access-control-request-headers": "authorization,content-type,x-stainless-os",
+    }  # fmt: skip
     allowed = "access-control-allow-origin"
     for origins, answers in (((), None), (("https://app.example",), ask["origin"]), (("*",), "*")):
         with serving(origins=origins, api_key="k") as url:

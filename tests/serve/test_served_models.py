@@ -1,5 +1,7 @@
 """An index that is served with its model, and one that gets another model while it is served."""
 
+import copy
+import logging
 import types
 
 import httpx
@@ -8,8 +10,10 @@ import typer
 from serving import LINES, running, until
 from typer.testing import CliRunner
 
+from contrasent import progress
 from contrasent.cli.serve import serve
 from contrasent.errors import InputError, ModelError, OptionError
+from contrasent.model.base import Prompts
 from contrasent.search.index import Index
 from contrasent.search.opening import reembed
 from contrasent.search.writer import Writer
@@ -19,25 +23,67 @@ from contrasent.serve.run import serve_model
 
 
 def turned(encoder):
-    """Vectors of another model: those of the texts read backwards."""
-    return lambda texts: encoder.encode([text[::-1] for text in texts])
+    """Another model, whose vectors are those of the texts read backwards."""
+    other = copy.copy(encoder)
+    other.tokenize = lambda texts, *more: encoder.tokenize([text[::-1] for text in texts], *more)
+    other.prompts = Prompts({"query": "", "backwards": ""})
+    return other
 
 
-def test_an_index_is_served_with_its_model(index, encoder, tmp_path, monkeypatch):
-    """As a folder, or inside one; there is no model in either."""
-    apps = []
+@pytest.fixture
+def apps():
+    """The applications that were to be served."""
+    return []
+
+
+@pytest.fixture
+def begin(apps, index, tmp_path, monkeypatch):
+    """Run ``contrasent serve`` up to where it would answer; gives its outcome."""
     nothing = types.SimpleNamespace(run=lambda sockets: [one.close() for one in sockets])
-    index.save(tmp_path / "mine" / "index")
-    app = typer.Typer()
-    app.command()(serve)
-    for place in (tmp_path / "mine", tmp_path / "mine" / "index"):
+
+    def begin(*options, place="mine"):
         with monkeypatch.context() as patch:
             patch.setattr(server_app, "make_server", lambda app, _: apps.append(app) or nothing)
-            done = CliRunner().invoke(app, [str(place), "--port", "0"])
-        assert done.exit_code == 0, done.output
-        with running(apps.pop()) as url:
-            (wanted,) = index.search("monetary policy", encode=encoder.encode, k=3)
-            assert search(url) == [hit.text for hit in wanted]
+            return CliRunner().invoke(command, [str(tmp_path / place), "--port=0", *options])
+
+    log = logging.getLogger("contrasent.serve")  # the command takes it over
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log, "propagate", True)
+    monkeypatch.setattr(log, "level", log.level)
+    index.save(tmp_path / "mine" / "index")
+    command = typer.Typer()
+    command.command()(serve)
+    return begin
+
+
+@pytest.mark.parametrize("place", ["mine", "mine/index"])
+def test_an_index_is_served_with_its_model(begin, apps, index, encoder, place):
+    """As a folder, or inside one; there is no model in either."""
+    done = begin(place=place)
+    assert done.exit_code == 0, done.output
+    with running(apps.pop()) as url:
+        (wanted,) = index.search("monetary policy", encode=encoder.encode, k=3)
+        assert search(url) == [hit.text for hit in wanted]
+
+
+@pytest.mark.parametrize(("options", "lines"), [
+    ([], 0), (["--host=0.0.0.0"], 1), (["--host=0.0.0.0", "--allow-host=a.example"], 0),
+])  # fmt: skip
+def test_a_server_says_whether_it_takes_any_host(begin, options, lines):
+    done = begin(*options)
+    assert (done.exit_code, done.output.count("any Host header")) == (0, lines)
+
+
+def test_no_bar_of_progress_is_among_the_lines_of_the_log(begin):
+    progress.show("auto")
+    assert begin().exit_code == 0
+    assert progress.silent() and logging.getLogger("contrasent.serve").isEnabledFor(logging.INFO)
+
+
+@pytest.mark.parametrize("key", ["", " ", "k\u00e9y"])
+def test_an_empty_key_in_the_environment_is_an_error(begin, key, monkeypatch):
+    monkeypatch.setenv("CONTRASENT_API_KEY", key)
+    assert str(begin().exception).startswith("CONTRASENT_API_KEY: must contain a key")
 
 
 def test_the_address_of_another_machine_is_a_wrong_host(index, tmp_path):
@@ -61,13 +107,14 @@ def search(url):
 @pytest.mark.parametrize("known", [True, False])
 def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplog):
     """The server takes the new model up; where it cannot be loaded, the old vectors answer on."""
-    made = Index.build(turned(encoder), LINES, model="other")
+    other = turned(encoder)
+    made = Index.build(other.encode, LINES, model="other")
     expected = {
         False: [
             hit.text
             for hit in Index.open(folder).search("monetary policy", encode=encoder.encode, k=3)[0]
         ],
-        True: [hit.text for hit in made.search("monetary policy", encode=turned(encoder), k=3)[0]],
+        True: [hit.text for hit in made.search("monetary policy", encode=other.encode, k=3)[0]],
     }
     assert expected[True] != expected[False]
 
@@ -75,21 +122,32 @@ def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplo
         if not known:
             raise ModelError("the model is not there")
         assert of.model == "other"
-        return turned(encoder)
+        return other
 
+    caplog.set_level(logging.INFO)
     with running(app_of(index=Index.open(folder), open_model=open_model)) as url:
         assert search(url) == expected[False]
-        reembed(folder, turned(encoder), model="other")
+        reembed(folder, other.encode, model="other")
         if known:
             until(lambda: search(url) == expected[True])  # the server looks once a second
+            assert '{"event": "index", "model": "other"}' in caplog.messages
         else:
             until(lambda: search(url) and "the model is not there" in caplog.text)
             assert search(url) == expected[False]
+        # So do the routes that ask the model alone.
+        model, identity = (other, "other") if known else (encoder, encoder.identity)
+        answer = httpx.post(f"{url}/v1/embeddings", timeout=60, json={"input": "a boat"}).json()
+        assert answer["data"][0]["embedding"] == pytest.approx(model.encode("a boat"), abs=1e-6)
+        body = {"a": "a boat", "b": "taob a"}
+        scores = httpx.post(f"{url}/similarity", timeout=60, json=body).json()["scores"]
+        assert scores[0] == pytest.approx(model.similarity("a boat", ["taob a"]), abs=1e-5)
+        (about,) = httpx.get(f"{url}/v1/models", timeout=60).json()["data"]
+        assert (about["identity"], about["prompts"]) == (identity, model.prompts.texts)
 
 
 def test_a_served_index_does_not_hold_the_log_of_its_writers(encoder, folder):
     """Nor does anything done to its database reach what is searched."""
-    library = Library(Index.open(folder), encoder.identity)
+    library = Library(Index.open(folder), encoder)
     for n in range(3):
         with Writer(folder) as writer:
             writer.add([f"A line more, the {n}."], encoder.encode)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from contrasent.errors import InputError, MissingExtraError, OptionError
 from contrasent.text import sources
 from contrasent.text.corpus import open_corpus, read_labeled_pairs
+from contrasent.text.tables import MISSING
 
 TRIPLES = [
     ("A fox sleeps.", "An animal rests.", "A fox barks."),
@@ -263,7 +264,7 @@ def test_memory_does_not_grow_with_the_file(put):
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from('",;\t'), min_size=1
-).filter(str.strip)
+).filter(lambda text: text.strip() and text.strip() not in MISSING)
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=2, max_size=6))
@@ -529,6 +530,8 @@ def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
     assert list(open_corpus(put("c.json", json.dumps(two))))[2:] == [
         *(("r", "s", "d"), ("r", "t", "e"))
     ]
+    one = [{"query": "q", "pos": "p", "neg": ["a", "b"]}] * 2
+    assert list(open_corpus(put("g.json", json.dumps(one)))) == [("q", "p", "a", "b")] * 2
     pairs = [{"query": "q", "pos": ["p", "o"]}]
     assert list(open_corpus(put("d.json", json.dumps(pairs)))) == [("q", "p"), ("q", "o")]
     late = reading(put("f.jsonl", "\n".join(map(json.dumps, [rows[1] | {"neg": []}, rows[0]]))))
@@ -537,6 +540,34 @@ def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
         broken = put("e.jsonl", "\n".join(map(json.dumps, [rows[0], wrong])))
         with pytest.raises(InputError, match=r"e\.jsonl:2: "):
             list(open_corpus(broken))
+
+
+@pytest.mark.parametrize(("sizes", "width", "said"), [
+    ((2, 5, 5, 5), 5, ["1 rows with fewer than 5 negatives, which are repeated"]),
+    ((5, 2, 2, 2), 2, ["1 rows with more than 2 negatives for each pos; the rest is left out"]),
+    ((3, 3), 3, []),
+])  # fmt: skip
+def test_negatives_that_most_rows_have_are_columns_and_the_rest_is_counted(put, sizes, width, said):
+    rows = [{"query": f"q{n}", "pos": ["p"], "neg": [*"abcde"[:n]]} for n in sizes]
+    for source in (put("a.jsonl", "\n".join(map(json.dumps, rows))), rows):
+        corpus = open_corpus(source)
+        for _ in range(2):
+            assert {len(row) for row in corpus} == {2 + width}
+            assert corpus.notes() == said
+
+
+@pytest.mark.parametrize(("row", "column"), [
+    ({"question": "what calls here", "answers": ["a hen", "a cock"]}, "answers"),
+    ({"question": "what calls here", "answer": "the hen", "negatives": ["a gate"]}, "negatives"),
+])  # fmt: skip
+def test_lists_in_place_of_positives_or_negatives_are_refused(put, parquet, row, column):
+    path = put("a.jsonl", "\n".join([json.dumps(row)] * 4))
+    columnar = parquet("a.parquet", **{name: [cell] * 4 for name, cell in row.items()})
+    for source in (path, columnar, [row] * 4):
+        with pytest.raises(InputError, match=f"column '{column}' contains lists, not text; write"):
+            open_corpus(source)
+    assert len(list(open_corpus(path, columns=["question"]))) == 4
+    assert open_corpus(path, single=True).names == ("question",)
 
 
 def test_json_is_a_list_of_rows(put):

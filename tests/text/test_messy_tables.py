@@ -111,6 +111,9 @@ def test_labels_of_pairs_and_lines_above_are_said(tmp_path):
 
 @pytest.mark.parametrize(("name", "values"), [
     ("relevance", "0123"), ("grade", "12"), ("is_good", ["True", "False"]), ("label", "01"),
+    ("score", "01"), ("helpful", ["TRUE", "FALSE"]), ("label", ["relevant", "irrelevant"]),
+    ("match", ["ja", "nein"]), ("rating", ["low", "high"]), ("rating", "12345"),
+    ("score", [f"0.{n}1" for n in range(10)]), ("quality", ["good", "bad"]), ("type", "01"),
 ])  # fmt: skip
 def test_grades_of_pairs_do_not_teach_and_are_warned_of(tmp_path, name, values):
     rows = "".join(
@@ -121,6 +124,18 @@ def test_grades_of_pairs_do_not_teach_and_are_warned_of(tmp_path, name, values):
     line, warning = open_corpus(tmp_path / "t.csv").roles
     assert line == f"query: query, positive: document; not used: {name}"
     assert warning.startswith(f"warning: {name} has the values ")
+    assert ("5 others" in warning) == (len(values) > 5)
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    ("split", ["train", "test"]), ("source_lang", ["de", "en"]), ("source", ["mail", "chat"]),
+    ("ticket_id", ["1", "2"]), ("quality", ["good"]), ("place", [f"hall {n}" for n in range(6)]),
+])  # fmt: skip
+def test_columns_that_sort_rows_are_no_grades_of_pairs(tmp_path, name, values):
+    asked, told = [f"where is shelf {n}?" for n in range(36)], ["It is near."] * 36
+    text = table(asked, told, values * (36 // len(values)), head=("q", "a", name))
+    path = written(tmp_path, "t.csv", text)
+    assert open_corpus(path).roles == [f"query: q, positive: a; not used: {name}"]
 
 
 def test_files_join_by_name(tmp_path):
@@ -149,6 +164,9 @@ def test_files_join_by_name(tmp_path):
      [("who, then", "the hens"), ("why", "because")]),
     ("piped.csv", "q|a\nwho, then|the hens; all\nwhy|because\n",
      [("who, then", "the hens; all"), ("why", "because")]),
+    ("decimals.csv", "q;net;all\n" + 30 * "why so;0,5;1,5\n", 30 * [("why so",)]),
+    ("below.csv", "Prices\n\nq;a;net\n" + 60 * "why so;as is, or;0,5\n",
+     60 * [("why so", "as is, or")]),
     ("prose.csv", "text\nHens, and a cock\nSheep, but no ram\n",
      [("Hens, and a cock",), ("Sheep, but no ram",)]),
 ])  # fmt: skip
@@ -168,6 +186,13 @@ def test_rows_with_an_empty_cell_are_left_out_and_counted(tmp_path):
         "1 rows skipped: question and answer empty",
     ]
     assert corpus.notes()[0].endswith("a.csv:6)")
+    gaps = ["q,a", "x,y", "b,NULL", "c,None", "N/A,d", "e,\\N", "f,none of them", "g,NaN"]
+    corpus = open_corpus(written(tmp_path, "b.csv", "\n".join(gaps) + "\n"))
+    assert list(corpus) == [("x", "y"), ("f", "none of them")]
+    assert [line[:23] for line in corpus.notes()] == [
+        *("4 rows skipped: a empty", "1 rows skipped: q empty")
+    ]
+    assert len(list(open_corpus(written(tmp_path, "b.txt", "None\nNULL\n")))) == 2
     lines = '{"q": "x", "a": null}\n{"q": "y", "a": "b"}\n{"a": "d", "q": "z"}\n{"q": "w"}\n'
     assert list(open_corpus(written(tmp_path, "a.jsonl", lines))) == [("y", "b"), ("z", "d")]
 

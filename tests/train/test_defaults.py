@@ -7,10 +7,11 @@ from functools import partial
 import pytest
 
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.engine.registry import check, find, published, recipes, summaries
+from contrasent.engine.registry import check, find, parameters, published, recipes, summaries
 from contrasent.errors import OptionError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce.tables import ItemFolder, resolve_row
+from contrasent.text.corpus import open_corpus
 from contrasent.train.run import RunFolder
 from contrasent.train.settings import (
     ENCODER_SETTINGS,
@@ -19,6 +20,7 @@ from contrasent.train.settings import (
     SHOWN_IN_BF16,
     Settings,
     base_kind,
+    check_needs,
     choose,
     resolve_settings,
 )
@@ -304,3 +306,56 @@ def test_the_equality_is_one_that_can_be_run_again():
     names = ("SimCSE", "SimCSE++", "With labels")
     assert {f"{name}, {kind}" for name in names for kind in ("fp32", "bf16")} < rows
     assert len(names) == len(SHOWN_IN_BF16)
+
+
+@pytest.mark.parametrize(("method", "given", "needed"), [
+    ("simcse", {"bias": -5.0}, "loss=sigmoid"),
+    ("simcse_supervised", {"alpha": 0.5}, "hard_negatives=..."),
+    ("simcse_copies", {"alpha": 0.5, "copies": "positive"}, "copies=negative or hard"),
+    ("diffcse", {"edit_ratio": 0.3}, "edits=insert or delete or all"),
+    ("simcse_noise", {"passes": 3, "negatives": "noisy"}, "positives=mean or negatives=mean"),
+    ("simcse_noise", {"noise_variance": 0.5}, "positives=gaussian or negatives=gaussian"),
+    ("simcse_plus_plus", {"dimension_norm": "none", "dimension_weight": 0}, "dimension_weight="),
+    ("esimcse", {"momentum": 0.9, "queue_size": 0}, "queue_size=..."),
+    ("esimcse", {"queue_start": "full", "queue_size": 0}, "queue_size=..."),
+    ("esimcse+diffcse", {"queue_column": "second", "queue_size": 0}, "queue_size=..."),
+])  # fmt: skip
+def test_what_has_no_effect_is_rejected_if_it_was_stated(bert, method, given, needed):
+    pairs = open_corpus([("a map", "a lamp"), ("a boat", "a well")])
+    (name, value), *_ = given.items()
+    with pytest.raises(OptionError) as caught:
+        resolve_settings(bert, method, given, corpus=pairs)
+    assert str(caught.value).startswith(f"{name} {value!r}: has no effect without {needed}")
+    default = parameters(method)[name].default
+    resolve_settings(bert, method, given | {name: default}, corpus=pairs)
+
+
+@pytest.mark.parametrize(("method", "given"), [
+    ("simcse", {"bias": -5.0, "loss": "sigmoid"}),
+    ("simcse_supervised", {"alpha": 0.5, "hard_negatives": 1}),
+    ("simcse_copies", {"alpha": 0.5, "edit_ratio": 0.3}),
+    ("simcse_copies+diffcse", {"edit_ratio": 0.3}),
+    ("diffcse", {"edit_ratio": 0.3, "edits": "all"}),
+    ("simcse_noise", {"passes": 3}),
+    ("simcse_noise", {"noise_variance": 0.5, "positives": "gaussian"}),
+    ("dimension_wise", {"dimension_temperature": 1.0}),
+    ("esimcse", {"momentum": 0.9}),
+])  # fmt: skip
+def test_what_has_an_effect_is_taken(bert, method, given):
+    pairs = open_corpus([("a map", "a lamp"), ("a boat", "a well")])
+    assert (
+        resolve_settings(bert, method, given, corpus=pairs).parameters.items()
+        >= {k: v for k, v in given.items() if k != "hard_negatives"}.items()
+    )
+    triples = open_corpus([("a map", "a lamp", "a boat"), ("a well", "a door", "a key")])
+    resolve_settings(bert, "simcse_supervised", {"alpha": 0.5}, corpus=triples)
+
+
+def test_the_items_and_recipes_state_nothing_without_effect():
+    stated = [(recipe["objective"], recipe["settings"]) for recipe in recipes().values()]
+    rows = [row for item in ItemFolder().all() for row in item.rows if row.objective]
+    scale = ItemFolder().scales["paper"]
+    stated += [(row.objective, resolve_row(row, scale).given) for row in rows]
+    for method, given in stated:
+        given = choose(given, method)[1]
+        check_needs(method, given, given, {"hard_negatives": 1})

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -144,6 +145,32 @@ def test_rows_that_come_again_are_counted(start, sentences, caplog, times, param
     assert [line for line in caplog.messages if "duplicates" in line] == [said] * bool(said)
 
 
+def test_advice_names_settings_that_the_method_takes(bert, sentences, tmp_path, caplog):
+    given = FEW | {"max_steps": 2}
+    fit("esimcse", [*sentences[:40], *["twice"] * 9], given, output_dir=tmp_path / "m", base=bert)
+    (line,) = [line for line in caplog.messages if "duplicates" in line]
+    assert line.endswith("Duplicates act as false negatives: remove them")
+
+
+@pytest.mark.parametrize(("objective", "given", "said"), [
+    ("esimcse", {"queue_size": 16}, ""),
+    ("esimcse", {"queue_size": 17, "max_steps": 3}, ""),  # no sentence comes again
+    ("esimcse", {"queue_size": 17}, "the queue of 17 .* 24 rows .* --set queue_size=16 or less"),
+    ("simcse", {"dropout": 0.0}, "without dropout both views of a sentence are identical"),
+    ("simcse", {"dropout": 0.0, "attention_dropout": 0.1}, ""),
+    ("simcse", {"dropout": 0.0, "view": "crop", "percent": 20}, ""),
+    ("simcse", {"dropout": 0.0, "encoders": 2}, ""),
+])  # fmt: skip
+def test_a_sentence_that_meets_itself_is_told(
+    bert, sentences, tmp_path, caplog, objective, given, said
+):
+    given = FEW | {"max_steps": 4} | given
+    how = {"base": bert, "evaluate": "none", "output_dir": tmp_path / "m"}
+    fit(objective, sentences[:24], given, **how)
+    told = [line for line in caplog.messages if "queue" in line or "identical" in line]
+    assert len(told) == bool(said) and all(re.search(said, line) for line in told)
+
+
 def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path):
     learner, _ = start(head="tanh")
     fresh, _ = start(folder="again", head="tanh", max_steps=1, learning_rate=1e-12)
@@ -179,7 +206,7 @@ def test_named_rows_alone_are_trained_on(bert, start, sentences, tmp_path):
 
 def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_path):
     texts = sentences[:100]
-    kept, _ = hold_out_sentences(open_corpus(texts), 1000, seed=1)
+    kept, _ = hold_out_sentences(open_corpus(texts), 1000)
     train = partial(fit, "simcse", texts, FEW | {"max_steps": 1}, base=bert, evaluate="neighbors")
     train(output_dir=tmp_path / "m", rows=np.arange(60))
     stated = read_object(tmp_path / "m" / "run" / "settings.json")
@@ -373,6 +400,8 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
 
 
 def test_patience(start):
+    with pytest.raises(OptionError, match="early_stopping_patience 2: needs an evaluation"):
+        start("none", early_stopping_patience=2)
     values = [0.0, 0.3, 0.5, 0.4, 0.45, 0.5, 0.9]
     evaluate, calls = scores(values)
     _, run = start(max_steps=12, eval_steps=2, early_stopping_patience=3, evaluate=evaluate)

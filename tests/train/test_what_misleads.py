@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from contrasent import Encoder
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.files import read_object, write_object
@@ -127,6 +128,9 @@ def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
     (["a", None], r"sentences\[1\] None: is not a text"),
     ([("q", "a")], r"sentences\[0\] \('q', 'a'\): is a pair"),
     ({"text": ["a"]}, "sentences 'a dict': contains columns"),
+    ("\ud83d", r"sentences\[0\] .*lone surrogate"),
+    (["ok", "\ud83d"], r"sentences\[1\] '.ud83d': contains a lone surrogate"),
+    ([np.ones(300)], r"sentences\[0\] ndarray of shape \(300,\): is not a text"),
     (None, "sentences None: is neither a text nor a seq"), (b"a", "is neither a text nor a seq"),
 ])  # fmt: skip
 def test_what_is_no_text_is_not_encoded(bert, given, said):
@@ -135,6 +139,21 @@ def test_what_is_no_text_is_not_encoded(bert, given, said):
         encoder.encode(given)
     assert encoder.encode(np.array(["a", "b"])).shape == (2, encoder.dimension)
     assert encoder.encode(text for text in "ab").shape == (2, encoder.dimension)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, "8"])
+def test_a_batch_has_a_whole_number_of_sentences(bert, size):
+    with pytest.raises(OptionError, match=r"batch_size .*: must be a whole number of at least 1"):
+        TorchEncoder.load(bert, pooling="mean").encode(["a"], batch_size=size)
+
+
+@pytest.mark.parametrize(("name", "how", "said"), [
+    ("bert", {"max_seq_length": "16"}, "max_seq_length '16': must be from 3"),
+    (None, {}, "model None: is neither a name nor a folder"),
+])  # fmt: skip
+def test_a_model_that_cannot_be_meant(bert, name, how, said):
+    with pytest.raises(OptionError, match=said):
+        Encoder.load(name and bert, pooling="mean", **how)
 
 
 def test_four_threads_load_a_model_at_once(bert):

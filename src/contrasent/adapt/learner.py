@@ -232,7 +232,7 @@ def train_encoder(bench: Bench, base: Path, folder: Path, seed: int) -> dict[str
     settings = SETTINGS | {"eval_size": HELD_OUT, "seed": seed}
     how: dict[str, Any] = {"evaluate": "heldout", "resume": True}
     run = fit(METHOD, pairs, settings, output_dir=folder, base=base, **how)
-    trained = hold_out(open_corpus(pairs), HELD_OUT, seed=seed).train
+    trained = hold_out(open_corpus(pairs), HELD_OUT).train
     seen = {pairs[row][0] for row in trained.tolist()}
     reason = f"held-out {run.metric} {run.base_score:.3f} to {run.score:.3f}"
     if run.gain is not None and run.gain.low is not None:

@@ -257,7 +257,7 @@ def _source(
     target: Path,
     model: str | None,
     columns: Sequence[str] | None,
-    most: int,
+    max_file_text: int,
 ) -> Documents | Index:
     """Documents, or an index to be copied."""
     if not isinstance(source, str | Path):
@@ -276,7 +276,8 @@ def _source(
         index = Index.open(place)
         index.check_finished("adapt")
         return index
-    documents = DocumentSource(Path(source).absolute(), columns=columns, most=most)
+    path = Path(source).absolute()
+    documents = DocumentSource(path, columns=columns, max_file_text=max_file_text)
     if documents.source.resolve().is_relative_to(target.resolve()):
         raise OutputError(f"{target}: contains the documents; choose another folder")
     return documents

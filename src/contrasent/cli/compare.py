@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from contrasent.types import Vectors
 
 OTHERWISE = "--pairs FILE, --collection FOLDER or --on CORPUS with your own data"
-HELD_OUT = 1000  # pairs at most, as train holds them out
 CHANGED = 3  # exit code of --fail-over, as of --require-improvement
 ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "index")
 """Folders that may lie in a model's folder and are not the model."""
@@ -38,7 +37,6 @@ def compare(
     columns: Annotated[str | None, typer.Option(metavar="A,B,SCORE")] = None,
     collection: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
     on: str | None = None,
-    seed: int = 0,
     seed_sd: Annotated[float | None, typer.Option(min=0)] = None,
 ) -> options.Output:
     """Is B better than A? Differences with 95 % intervals and p values.
@@ -55,12 +53,13 @@ def compare(
         columns: For --pairs two texts and a number, for --on the columns of the pairs: by name, or
             by position from 0.
         collection: Your own retrieval set, in BEIR's layout.
-        on: A corpus of pairs; the pairs that train holds out are searched.
-        seed: For --on: the seed of the training.
+        on: A corpus of pairs: those that all models' trainings held out, and that chose no step.
         seed_sd: Standard deviation over seeds, in points, of a model with one run; 0 for a model
             that no seed changes. [default: the other model's, else 1.2]
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
+    if both := {Path(name).resolve() for name in arms[0]} & {Path(n).resolve() for n in arms[1]}:
+        raise OptionError("B", after, f"{both.pop().name} is one of A's runs; nothing to compare")
     from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.compare import compare_reports, comparison_table
     from contrasent.evaluate.suite import Options, evaluate_model, read_data, suite_names
@@ -75,7 +74,6 @@ def compare(
         *labeled_evaluations(pairs or [], columns if pairs or on is None else None),
         *judged_evaluations(collection, False, [before]),
     ]
-    evaluations += [_held_out(on, columns, seed, [*arms[1], *arms[0]])] if on else []
 
     def measure(folder: Path) -> "Report":
         model = options.open_model(folder, loading)
@@ -85,6 +83,9 @@ def compare(
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
+    for option, arm in zip("AB", arms, strict=True):
+        _check_seeds(option, {name: folders[name] for name in arm if name in folders})
+    evaluations += [_held_out(on, columns, folders)] if on else []
     if folders:
         try:
             read_data(suites, chosen)  # before a model is loaded
@@ -100,24 +101,21 @@ def compare(
     )
 
 
-def _held_out(on: str, columns: str | None, seed: int, models: list[str]) -> UserEvaluation:
+def _held_out(on: str, columns: str | None, models: dict[str, Path]) -> UserEvaluation:
     """Whether one text of a held-out pair finds the other."""
     from contrasent.evaluate.retrieval import retrieval
     from contrasent.text.corpus import open_corpus
-    from contrasent.text.heldout import hold_out
-    from contrasent.train.plan import keys_of_run
+    from contrasent.train.plan import unseen_pairs
 
     corpus = open_corpus(on, columns=options.column_list(columns))
     for line in corpus.roles:
         options.note(line)
     if corpus.width < 2:
         raise OptionError("--on", on, "needs pairs: two columns of texts that match")
-    split = hold_out(corpus, HELD_OUT, seed=seed, keys=keys_of_run(models, corpus.width))
+    items = unseen_pairs(models, corpus)
     return lambda encode, number: retrieval(
         encode,
-        split.queries,
-        split.pool,
-        split.relevant,
+        *items,
         task=Path(on).stem,
         split="heldout",
         resamples=number,
@@ -126,9 +124,22 @@ def _held_out(on: str, columns: str | None, seed: int, models: list[str]) -> Use
 
 def _names(option: str, value: str) -> list[str]:
     names = [name for name in value.split(",") if name]
-    if not names or len(set(names)) < len(names):
+    if not names or len({Path(name).resolve() for name in names}) < len(names):
         raise OptionError(option, value, "name each run once, separated by commas")
     return names
+
+
+def _check_seeds(option: str, models: dict[str, Path]) -> None:
+    """Reject runs of one seed, which show no spread over seeds."""
+    from contrasent.train.plan import run_of
+
+    known: dict[int, str] = {}
+    for name, folder in models.items():
+        if run := run_of(folder):
+            other = known.setdefault(run["settings"]["seed"], name)
+            if other != name:
+                problem = f"{other} was trained with the same seed; name runs of different seeds"
+                raise OptionError(option, name, problem)
 
 
 def _saved(name: str) -> "Report":

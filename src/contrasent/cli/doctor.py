@@ -81,6 +81,9 @@ def doctor(
 
         about = describe(place)
     index = open_index(place) if is_any_index(place) else None
+    if index is not None and not index.facts.source:
+        content.append(Finding("model", True, "not recorded, so its vectors are not compared"))
+        return _findings(model, content, "", about)
     folder = find_model(model) if index is None else find_index_model(index)
     stored = {} if index is None else model_settings(index)
     loading = replace(loading, **{key: value for key, value in stored.items() if value})
@@ -170,7 +173,8 @@ def _described(about: dict[str, Any]) -> list[str]:
         "source": about["source"],
         "removed manually": _named(about["removed_by_hand"]),
         "not indexed yet": _named(about["not_read_yet"] or []),
-        "model": f"{about['model']}, {about['dimension']} dimensions, {about['metric']}",
+        "model": f"{about['model'] or 'not recorded'}, {about['dimension']} dimensions, "
+        f"{about['metric']}",
         "ranker": about["ranker"],
         "learned": ", ".join(about["learned"]),
         "size": f"{about['bytes'] / 1e6:,.1f} MB",

@@ -47,7 +47,7 @@ class OpenModel:
     dimensions: int | None = None  # how many are kept, scaled to length one; all if None
     prompt: str | None = None  # name of a prompt
     threads: int | None = None  # to compute with; as the process has them if None
-    stream: bool = False  # of one process: by numpy where that is sooner, with the default prompt
+    light: bool = False  # numpy without a GPU: it starts sooner, but large inputs take it longer
 
     def __call__(self) -> "Opened":
         """The model as a worker needs it."""
@@ -60,17 +60,17 @@ class OpenModel:
 
         if self.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(self.threads)  # for what is not torch
-        model = options.open_model(self.folder, self.loading, light=self.stream)
+        model = options.open_model(self.folder, self.loading, light=self.light)
         encoder = model.encoder
         if self.threads is not None and encoder.runtime == "torch":
             import torch
 
             torch.set_num_threads(self.threads)
-        document = encoder.prompts.of_task("document")
+        document = encoder.prompts.of_task("document")  # as `index` encodes rows
         if self.prompt is not None:
             model.prompt = encoder.prompts.text(self.prompt)
-        elif not self.stream and document != encoder.prompts.text():
-            model.prompt = document  # as `index` encodes rows
+        elif document != encoder.prompts.text():
+            model.prompt = document
         kept, notes = self.dimensions, list[str]()
         if kept is not None and kept > encoder.dimension:
             raise OptionError("--dimensions", kept, f"the model has {encoder.dimension}")
@@ -145,8 +145,7 @@ def encode(
             writes the last shard checks them all.
         unit: Scale vectors to length one.
         dimensions: Keep this many leading dimensions, scaled to length one.
-        prompt: Name of a prompt of the model, such as query. [default: the model's; in shards its
-            prompt for documents]
+        prompt: Name of a prompt of the model, such as query. [default: its prompt for documents]
     """
     from contrasent.encoding.engines import make_engine
     from contrasent.encoding.inputs import is_url
@@ -186,7 +185,7 @@ def _as_stream(
         _check_pyarrow(f"writing {output}")
     corpus = open_texts(source, column)
     name = opener.folder
-    opener = replace(opener, folder=str(find_model(name)), stream=True)
+    opener = replace(opener, folder=str(find_model(name)), light=True)
     model, here = opener.open()
     settings = json.dumps(here.settings, sort_keys=True)
     maker = Facts(model=here.settings["model"], source=settings)

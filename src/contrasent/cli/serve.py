@@ -63,20 +63,22 @@ def serve(
     from contrasent.serve.run import serve_model
 
     # The key: of a file, else of the environment, else none.
-    key = os.environ.get(KEY, "").strip()
+    given = os.environ.get(KEY)
     if api_key_file is not None:
         try:
-            key = api_key_file.read_text(encoding="utf-8").strip()
+            given = api_key_file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(api_key_file, f"cannot be read as a key ({error})") from error
-        if not key or not key.isascii() or not key.isprintable():
-            raise InputError(api_key_file, "must contain a key of printable ASCII characters")
+    key = (given or "").strip()
+    if given is not None and not (key and key.isascii() and key.isprintable()):
+        raise InputError(api_key_file or KEY, "must contain a key of printable ASCII characters")
     # One JSON object a line on standard error.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(options.LineFormatter("%(message)s"))
     logger = logging.getLogger("contrasent.serve")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.WARNING if progress.silent() else logging.INFO)
+    progress.show("silent")
     serve_model(
         model,
         index=index,

@@ -104,7 +104,7 @@ def train(
             unharmed: the last step if enough of the base's neighbors are unchanged, else the base.
             trained: the best step. last: the last step. [default: proven; unharmed with --evaluate
             neighbors]
-        require_improvement: Write everything, then exit with status 3 if nothing improved.
+        require_improvement: Write everything, then exit with status 3 unless the gain is proven.
         config: TOML file with any of these options and [settings], or a config of the papers such
             as simcse/roberta-large-unsup.
         assign: A setting, key=value; can be repeated.
@@ -169,7 +169,7 @@ def train(
     if not leads:
         return None
     result = _summary(run, str(plan.validation), plan.defaults)
-    return result._replace(status=3 if require_improvement and not run.improved else 0)
+    return result._replace(status=3 if require_improvement and not run.proven else 0)
 
 
 def _check(
@@ -288,7 +288,7 @@ def outcome(run: "Run", evaluator: str) -> str:
         figures += f"; on {gain.count} other items {gain.value:+.3f}, 95 % CI [{low}, {high}]"
     if run.improved is None:
         return f"Saved {saved}: {figures}."
-    if run.improved and gain is None:  # too few items to confirm it on others
+    if run.improved and not run.proven:  # too few items to confirm it on others
         return f"Better, not proven: {figures}. Saved {saved}."
     if run.improved:
         return f"Improved and saved: {figures}." + (

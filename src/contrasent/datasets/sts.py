@@ -166,6 +166,6 @@ def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs
         why = f"the hub has no copy of its test split alone{other}"
         raise DataError(official.missing(task, place, why))
     if form != "raw":
-        why = "the hub has only the raw form; add --form raw"
+        why = "the hub has only the raw form (evaluate --form raw)"
         raise DataError(official.missing(task, place, why))
     return (_make_pairs(task, fetch_pairs(task, pin, split, place)),)

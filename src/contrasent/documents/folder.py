@@ -144,10 +144,9 @@ class Origin:
 
     def open(self, source: str | Path | None = None) -> "DocumentSource":
         """The documents, where they were or where they are now."""
-        named = ("columns", "as_text", "exclude", "include", "gitignore", "encoding")
-        given = {name: getattr(self, name) for name in named}
-        path = self.path if source is None else source
-        return DocumentSource(path, most=self.max_file_text, **given)
+        found = ("path", "root", "listed")
+        given = {name: value for name, value in asdict(self).items() if name not in found}
+        return DocumentSource(self.path if source is None else source, **given)
 
 
 class Documents(Protocol):
@@ -179,7 +178,7 @@ class DocumentSource:
         include: Sequence[str] = (),
         gitignore: bool = True,
         encoding: str = "",
-        most: int = TEXT_LIMIT,
+        max_file_text: int = TEXT_LIMIT,
     ) -> None:
         self.source, self.columns, self.report = Path(source), columns, ReadReport()
         if not self.source.exists():
@@ -194,7 +193,7 @@ class DocumentSource:
             str(path),
             str(path if path.is_dir() else path.parent),
             None if columns is None else list(columns),
-            most,
+            max_file_text,
             as_text=[*as_text],
             exclude=[*exclude],
             include=[*include],

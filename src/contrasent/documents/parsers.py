@@ -24,6 +24,7 @@ from contrasent.documents.sections import (
     Document,
     Parsed,
     Section,
+    clean,
     described,
     flat,
     one_line,
@@ -31,9 +32,8 @@ from contrasent.documents.sections import (
 )
 from contrasent.documents.tables import form_of, read_book, read_rows, read_table
 from contrasent.documents.text_formats import CODE, SETTINGS, WIDEST, read_blocks, read_text
-from contrasent.text.sources import Lines, Source
+from contrasent.text.sources import SHEETS, Lines, Source
 
-SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 LITERAL = frozenset((*CODE, *SETTINGS, ".json", ".py", ".pyi", ".ipynb", ".xml"))
 """Suffixes of files in which what is assigned to the name of a password is one."""
 
@@ -116,7 +116,7 @@ class File:
 
     def document(self, parsed: Parsed, part: str = "") -> Document:
         """The document that it is, or that a part of it is."""
-        return Document(f"{self.name}{part}", *parsed)
+        return Document(f"{self.name}{clean(part)}", *parsed)
 
     @contextmanager
     def others_are_read(self, part: str) -> Iterator[None]:
@@ -145,10 +145,17 @@ class _Repetition:
         self._texts += texts
         self._size += max(sum(map(len, texts)), ROW)
         if self._size > REPEATED:
-            text = "\n".join(self._texts)
-            if len(zlib.compress(text.encode("utf-8", "replace"), 1)) * DENSE < len(text):
+            if _repeats(self._texts, 0):
                 raise Skip(Reason.REPETITION)
             self._texts, self._size = [], 0
+
+
+def _repeats(texts: Sequence[str], least: int = REPEATED) -> bool:
+    """Whether texts of more than so many characters say little more than one thing."""
+    text = "\n".join(texts)
+    if len(text) <= least:
+        return False
+    return len(zlib.compress(text.encode("utf-8", "replace"), 1)) * DENSE < len(text)
 
 
 def documents(
@@ -179,10 +186,13 @@ def _read(file: File) -> Iterator[Document]:
     whole, found = None, False  # why the document that the file is cannot be read
     for document in READERS.get(file.entry.suffix, _unknown)(file):
         texts = [text for section in document.sections for text in section.paragraphs]
-        repetition.add(*texts)
         reason = None if texts else Reason.EMPTY
         if document.size > file.most:
             reason = Reason.TOO_MUCH_TEXT
+        elif _repeats(texts):
+            reason = Reason.REPETITION
+        else:
+            repetition.add(*texts)
         if reason is None:
             sections, keys = without_keys(document.sections, literal=literal or file.tabular)
             if keys:
@@ -193,7 +203,7 @@ def _read(file: File) -> Iterator[Document]:
                 continue
             reason = Reason.SECRET
         if file.tabular:
-            file.skip(Reason.ROW)
+            file.skip(Reason.ROW if reason == Reason.EMPTY else reason)
         elif document.id == file.name:
             whole = reason
         else:
@@ -375,7 +385,7 @@ def _parquet(file: File) -> Iterator[Document]:
 def _rows(file: File, source: Source) -> Iterator[Document]:
     """The rows of a table by its columns."""
     file.tabular = True
-    columns, rows = read_table(source, file.columns)
+    columns, rows = read_table(source, file.columns, file.skip)
     if not columns:
         raise Skip(Reason.NO_COLUMN)
     file.tell("columns", columns)

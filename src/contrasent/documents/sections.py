@@ -8,6 +8,8 @@ from datetime import date, time
 from math import isfinite
 from typing import Any
 
+from contrasent.errors import HALF
+
 BELOW = 99  # the level of a section that continues
 PLACES = ("document", "title", "headings", "body", "page", "sections")  # of a passage's metadata
 MOST, LONGEST = 50, 500  # facts of a document or values of one, and the characters of each
@@ -30,7 +32,6 @@ _MADE = re.compile(  # by programs, not by who wrote the document
 )
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
-_HALF = re.compile("[\ud800-\udfff]")
 
 _KEY = re.compile(
     r"""
@@ -208,13 +209,14 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata as rows keep it: plain names and short values, dates as YYYY-MM-DD, tags a list."""
     metadata = dict[str, Any]()
     for key, value in list(given.items())[:MOST]:
-        name = _SAME.get(key.casefold(), key.casefold())
+        name = clean(key).casefold()
+        name = _SAME.get(name, name)
         several = value if isinstance(value, list | tuple) else [value]
         if name == "tags":
             several = [part for one in several if one for part in str(one).split(",")]
         values = [one for one in map(_plain, several[:MOST]) if one not in ("", None)]
         secret = _SECRET_NAME.fullmatch(name) or any(_KEY.search(str(one)) for one in values)
-        if values and name not in PLACES and not secret and not _CONTROL.search(name):
+        if values and name not in ("", *PLACES) and not secret:
             metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
     return metadata
 
@@ -266,7 +268,7 @@ def clean(text: str) -> str:
     text = text.replace("\u2011", "-")  # a hyphen at which no line breaks
     if not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
-    return _HALF.sub("", _CONTROL.sub("", text))
+    return HALF.sub("", _CONTROL.sub("", text))
 
 
 def without_keys(

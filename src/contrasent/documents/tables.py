@@ -27,21 +27,30 @@ from contrasent.documents.office import (
     related,
     report_embedded,
 )
-from contrasent.documents.sections import Document, Section, SectionBuilder, one_line, spelled
+from contrasent.documents.sections import (
+    Document,
+    Section,
+    SectionBuilder,
+    clean,
+    one_line,
+    spelled,
+)
 from contrasent.text import dialect
 from contrasent.text.columns import as_text, codes, document_roles, spoken
 from contrasent.text.roles import ROW_IDS
 from contrasent.text.sources import Source
-from contrasent.text.tables import Table, open_table
+from contrasent.text.tables import UNREAD, Table, open_table
 
 SPOKEN = {"field": "fields", "fact": "metadata"}
 
 
-def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iterator[Document]]:
+def read_table(
+    source: Source, columns: Sequence[str] | None, report: Report
+) -> tuple[str, Iterator[Document]]:
     """Name the chosen columns, "" if none holds words, and read each row, some without sections."""
     name = source.shown.rpartition("/")[2].rpartition("#")[2].partition(".")[0]
     table = open_table(source, lenient=True, join=True)
-    chosen, rows = _read(table, name, columns)
+    chosen, rows = _read(table, name, columns, report)
     return chosen, chain(_above(table.source, name, table.above), rows)
 
 
@@ -68,7 +77,7 @@ def read_rows(
     if named and rows[head + 1 :]:
         names, below = dialect.names(first), rows[head + 1 :]
         table = Table(shown, "", names, below[0], partial(enumerate, below, 1), lambda: iter(()))
-        chosen, documents = _read(table, name, columns)
+        chosen, documents = _read(table, name, columns, lambda *_: None)
     elif columns is not None:
         raise Skip(Reason.NOT_CHOSEN, columns[0], rows[0] if rows else ())
     plain = rows[: 0 if columns else head] if chosen else rows
@@ -79,7 +88,7 @@ def read_rows(
 
 
 def _read(
-    table: Table, above: str, columns: Sequence[str] | None
+    table: Table, above: str, columns: Sequence[str] | None, report: Report
 ) -> tuple[str, Iterator[Document]]:
     """The role of every column, and the rows as documents below the name of the table."""
     chosen = document_roles(table) if columns is None else _stated(table, columns)
@@ -89,7 +98,10 @@ def _read(
 
     def documents() -> Iterator[Document]:
         places = [at for _, at in chosen]
-        for number, (_, cells) in enumerate(table.rows(places), 1):
+        for number, (line, cells) in enumerate(table.rows(places), 1):
+            if cells is UNREAD:
+                report(Reason.BROKEN, f", line {line}")
+                continue
             row = list(zip(chosen, map(as_text, cells or ()), strict=False))
             of = {role: text for (role, _), text in row}
             title, builder = one_line(of.get("title", "")), SectionBuilder()
@@ -108,7 +120,7 @@ def _read(
             _, sections, metadata = builder.finish("-", facts)
             if title and not sections:
                 title, sections = "", (Section((), (title,)),)
-            name = of.get("id", "").strip() or number
+            name = clean(of.get("id", "")).strip() or number
             yield Document(f"{table.source}#{name}", title, sections, metadata)
 
     places = [(SPOKEN.get(role, role), at) for role, at in chosen]

@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.engine.contrast import Contrast
+from contrasent.engine.contrast import Contrast, GradedPairs
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError
 from contrasent.text.views import Identity, View
@@ -65,6 +65,10 @@ class Combination(Objective):
             self.weights |= {n: weight for n, weight in part.weights.items() if n != "contrast"}
         if self.contrast is not None:
             self.weights["contrast"] = contrast_weight
+        nested = self.contrast is not None and bool(self.contrast.dimensions)
+        if own := [p.name for p in parts if p.labeled and p.contrast is None and nested]:
+            problem = f"{own[0]} has a loss of its own, which matryoshka would leave unnested"
+            raise OptionError("--objective", names, problem)
         self._check_parts(names, twice=len(queues) > 1)
 
     def _check_parts(self, names: str, *, twice: bool) -> None:
@@ -73,10 +77,18 @@ class Combination(Objective):
         columns = zip(self.views, self.roles, strict=False)
         contrasted = [view for view, role in columns if role != "edited"]
         plain = not self.labeled and contrasted == [Identity(), Identity()]
-        if self.graded and self.contrast is not None:
+        graded = [
+            (getattr(term.loss, "func", term.loss), term.similarity)
+            for name, term in self.terms.items()
+            if isinstance(term, GradedPairs) and self.weights.get(name)
+        ]
+        pulls = any(getattr(term, "pulls", False) for term in self.terms.values())
+        if self.graded and (self.contrast is not None or pulls):
             problem = (
                 "a contrastive loss treats every pair as a positive, which scored pairs are not"
             )
+        elif len(set(graded)) < len(graded):
+            problem = "both have the same loss of rated pairs, which would count twice; use one"
         elif twice:
             problem = "both use a queue"
         elif self.queue is not None and self.contrast is None:

@@ -170,7 +170,7 @@ class DimensionWise(Term):
     Its statistics are over the rows of all processes.
     """
 
-    vectors_only = True
+    vectors_only = pulls = True
 
     def __init__(self, **settings: Any) -> None:
         """Take the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
@@ -193,7 +193,7 @@ class Barlow(Term):
         artificial: number of rows of Gaussian noise to append to both views.
     """
 
-    vectors_only = True
+    vectors_only = pulls = True
 
     def __init__(self, *, off_diagonal: float, artificial: int, norm: losses.BarlowNorm) -> None:
         super().__init__()

@@ -50,11 +50,13 @@ class Term(nn.Module, ABC):
     Attributes:
         vectors_only: whether it uses nothing of the encoder but the vectors of a batch;
             ``mini_batch_size`` limits the memory of such terms only.
+        pulls: whether it pulls anchor and positive together, as rated pairs need not be.
         learning_rate: peak learning rate of its own parameters; the run's if None.
         warmup_steps: number of first steps in which only its own parameters train.
     """
 
     vectors_only: bool = False
+    pulls: bool = False
     learning_rate: float | None = None
     warmup_steps: int = 0
 

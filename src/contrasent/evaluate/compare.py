@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
 from contrasent.metrics import metric
-from contrasent.report import Report, Row, key_text, shown
+from contrasent.report import Items, Report, Row, key_text, shown
 from contrasent.stats import seeds
+from contrasent.stats.bootstrap import MIN_ITEMS
 from contrasent.stats.influence import item_error, item_moves
 
 SEED_SD = 1.2
@@ -99,10 +100,15 @@ def compare_reports(
         raise DataError("give at least one model for A and for B")
     if seed_sd is not None and not (math.isfinite(seed_sd) and seed_sd >= 0):
         raise OptionError("seed_sd", seed_sd, "give a standard deviation in points, 0 or more")
+    if seed_sd is not None and min(len(before), len(after)) > 1:
+        problem = "is for a model with one run; A and B have several, which show their spread"
+        raise OptionError("seed_sd", seed_sd, problem)
     reports = [*before, *after]
     names = names or [
         f"{a} {i + 1}" for a, n in (("A", before), ("B", after)) for i in range(len(n))
     ]
+    _check_copies(before, names)
+    _check_copies(after, names[len(before) :])
     tables = [{row.key: row for row in report} for report in reports]
     shared = [k for k in tables[0] if all(k in t for t in tables) and not k[2].endswith(SPREAD)]
     if not shared:
@@ -125,6 +131,18 @@ def compare_reports(
             "repeat evaluate --json-file, or pass at least two runs each"
         )
     return results
+
+
+def _check_copies(reports: Sequence[Report], names: Sequence[str]) -> None:
+    """Reject runs of one arm that have the same scores; right or wrong alone may be by chance."""
+    known: dict[frozenset[bytes], str] = {}
+    for report, name in zip(reports, names, strict=False):
+        columns = [items.columns for items in report.items.values() if isinstance(items, Items)]
+        if any(len(np.unique(column[0])) > MIN_ITEMS for column in columns):
+            other = known.setdefault(frozenset(column.tobytes() for column in columns), name)
+            if other != name:
+                problem = "have the same score on every item; copies of a model are not other seeds"
+                raise DataError(f"{other} and {name} {problem}: name each run once")
 
 
 def _compare(

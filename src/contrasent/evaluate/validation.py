@@ -99,7 +99,7 @@ class LabeledValidation:
         """Rows "spearman" and "pearson" of the dev pairs; ``notes["items"]``: cosines."""
         encoded = encode_distinct(encode, [self.first, self.second])
         items = metrics.cosine(encoded(self.first), encoded(self.second))
-        places = self._halves()[0]
+        places = self.halves()[0]
         left, right = ([side[i] for i in places] for side in (self.first, self.second))
         pairs = check_pairs(left, right, self.scores[places], "pairs")
         report = several_pairs(encoded, {"pairs": pairs}, split="dev")
@@ -108,7 +108,7 @@ class LabeledValidation:
     def against(self, encode: EncodeFn, base: Report) -> Report:
         """The same, and the row "gain_spearman" of the test pairs."""
         report = self(encode)
-        others = self._halves()[1]
+        others = self.halves()[1]
         before, after = (np.array(r.notes["items"])[others] for r in (base, report))
         gold = self.scores[others]
         if not len(gold) or min(map(np.ptp, (before, after, gold))) == 0:
@@ -119,7 +119,7 @@ class LabeledValidation:
         row = Row("pairs", "test", "gain_spearman", "", gain.mean, len(gold), gain.low, gain.high)
         return Report((*report.rows, row), report.notes)
 
-    def _halves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def halves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The dev pairs and the test pairs; all are dev pairs if half would have only one label."""
         order = np.argsort(-self.scores, kind="stable")
         half = choosing(order)
@@ -168,16 +168,16 @@ def confirming(items: NDArray[Any]) -> NDArray[Any]:
 
 
 def choose_validation(
-    wanted: str | None, source: Corpus, count: int, seed: int, keys: Keys = letters
+    wanted: str | None, source: Corpus, count: int, keys: Keys = letters
 ) -> tuple[str, Evaluate | None, NDArray[np.int64] | None, str]:
     """The evaluation that decides which model is kept: its name, itself, training rows, a note."""
     if wanted is not None or source.width > 1:
         name = wanted or "heldout"
-        return name, *_named(name, source, count, seed, keys)
+        return name, *_named(name, source, count, keys)
     why = problem = ""
     for name in ("documents", "neighbors")[not source.documents :]:
         try:
-            evaluator, rows, note = _named(name, source, count, seed, keys)
+            evaluator, rows, note = _named(name, source, count, keys)
             return name, evaluator, rows, why + note
         except TrainingError as error:
             problem = str(error)
@@ -186,7 +186,7 @@ def choose_validation(
 
 
 def _named(
-    name: str, source: Corpus, count: int, seed: int, keys: Keys
+    name: str, source: Corpus, count: int, keys: Keys
 ) -> tuple[Evaluate | None, NDArray[np.int64] | None, str]:
     """An evaluation, the rows to train on, and a note on what was held out or what it misses."""
     if name == "none":
@@ -203,7 +203,7 @@ def _named(
     if not fits:
         raise OptionError("--evaluate", name, f"needs {what}")
     if name == "heldout":
-        split = heldout.hold_out(source, count, seed=seed, keys=keys)
+        split = heldout.hold_out(source, count, keys=keys)
         if source.scored:
             _check_held_out_scores(source, split.scores)
             evaluator = LabeledValidation(split.queries, split.documents, split.scores)
@@ -213,9 +213,9 @@ def _named(
     if name in BLIND:
         blind = f"--evaluate {name}: {BLIND[name]}; {BETTER}"
         if name == "neighbors":
-            rows, texts = heldout.hold_out_sentences(source, count, seed=seed, keys=keys)
+            rows, texts = heldout.hold_out_sentences(source, count, keys=keys)
             return NeighborValidation(texts), rows, blind
-        rows, documents = heldout.hold_out_documents(source, count, seed=seed, keys=keys)
+        rows, documents = heldout.hold_out_documents(source, count, keys=keys)
         return RetrievalValidation(name, heldout.passages(documents)), rows, blind
     if not Path(name).is_file():
         problem = "neither a file with labeled pairs nor a known name"

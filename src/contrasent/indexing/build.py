@@ -223,7 +223,7 @@ def index_folder(
         given = DocumentSource(
             source,
             columns=table.columns or None,
-            most=max_file_text,
+            max_file_text=max_file_text,
             as_text=as_text,
             exclude=exclude,
             include=include,
@@ -254,6 +254,7 @@ def index_folder(
         index = Index.open(target)
     else:
         index = inputs.write(target, overwrite=overwrite)
+    skipped = inputs.rows.notes() if isinstance(inputs.rows, Records) else ()
     return IndexResult(
         target,
         index,
@@ -262,7 +263,7 @@ def index_folder(
         time.monotonic() - began,
         getattr(inputs.rows, "skipped", 0),
         inputs.report,
-        (*inputs.notes, *encode.notes),
+        (*inputs.notes, *encode.notes, *skipped),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from contrasent import progress
 from contrasent.documents.folder import file_of
-from contrasent.errors import InputError, OptionError
+from contrasent.errors import InputError, OptionError, texts_of
 from contrasent.files import check_writable
 from contrasent.indexing.build import IndexResult
 from contrasent.indexing.following import FileFacts, own_folder
@@ -21,7 +21,7 @@ from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.filters import Where, check_where
 from contrasent.search.index import Index, document_of
 from contrasent.search.opening import open_index, open_writer, reembed, resolve_index
-from contrasent.search.records import ALL, TableColumns, blocks
+from contrasent.search.records import ALL, Records, TableColumns, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row
 from contrasent.search.writer import Writer
 
@@ -111,7 +111,7 @@ def add_rows(
     if update and id_column is None:
         raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     name = None if model is None else str(model)
-    table = TableColumns(column, columns, id_column, metadata).read(str(source))
+    table = Records(str(source), TableColumns(column, columns, id_column, metadata))
     lacking = [one for one in known.get("all", ()) if one not in table.metadata]
     if lacking and list(metadata) == [ALL]:
         problem = f"has no column {lacking[0]!r}, which the index keeps as metadata; add it, or "
@@ -122,7 +122,7 @@ def add_rows(
             ids = None if id_column is None else block.ids  # numbers that are free
             writer.write_rows(block._replace(vectors=encode, ids=ids), replace=update)
             advance(len(block.texts))
-    seconds, notes = time.monotonic() - began, tuple(encode.notes)
+    seconds, notes = time.monotonic() - began, (*encode.notes, *table.notes())
     updated, blank = open_index(folder), table.skipped
     name = name or updated.facts.source
     return IndexResult(folder, updated, name, encode.truncated, seconds, blank, notes=notes)
@@ -154,6 +154,7 @@ def remove_rows(
     Raises:
         OptionError: an id is not in the index.
     """
+    ids = texts_of("ids", ids)
     with open_writer(index) as writer:
         if isinstance(writer, Writer):
             return _remove(writer, ids, where)

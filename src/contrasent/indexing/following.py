@@ -17,7 +17,7 @@ from contrasent.documents.archives import Entry, Reason
 from contrasent.documents.folder import DocumentSource, Origin, ReadReport, facts_of, file_of
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
-from contrasent.errors import InputError, MissingExtraError, OutputError, UserError
+from contrasent.errors import InputError, MissingExtraError, OutputError, UserError, brief
 from contrasent.indexing.models import model_settings, open_index_model
 from contrasent.indexing.remaining import finish
 from contrasent.model.base import TaskEncoder
@@ -199,6 +199,7 @@ def watch_index(
     if find_spec("watchfiles") is None:
         raise MissingExtraError("watchfiles", "documents", "--watch")
     from watchfiles import watch
+    from watchfiles._rust_notify import WatchfilesRustInternalError
 
     folder = follower.folder.resolve()
     with closing(Index.open(folder)) as opened:
@@ -211,16 +212,34 @@ def watch_index(
         return not any(part.startswith(".") for part in path.relative_to(documents).parts)
 
     due, wait = 0.0, 1.0  # when to synchronize without a change, and seconds until another try
-    # The first wait ends at once, with the watcher at work: no change is missed.
-    for changes in watch(documents, watch_filter=counts, rust_timeout=1000, yield_on_timeout=True):
-        if not changes and time.monotonic() < due:
-            continue
+    how: dict[str, Any] = {"watch_filter": counts, "rust_timeout": 1000, "yield_on_timeout": True}
+    while True:
+        place = _inode(documents)
         try:
-            yield follower.sync()
-            due, wait = math.inf, 1.0
-        except UserError as error:  # the documents may come back, and another writer may end
-            log(str(error))
-            due, wait = time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
+            # The first wait ends at once, with the watcher at work: no change is missed.
+            for changes in watch(documents, **how):
+                if _inode(documents) not in (place, None):  # replaced, and the new one unwatched
+                    break
+                if not changes and time.monotonic() < due:
+                    continue
+                try:
+                    yield follower.sync()
+                    due, wait = math.inf, 1.0
+                except UserError as error:  # documents may come back, and another writer may end
+                    log(str(error))
+                    due, wait = time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
+        except (WatchfilesRustInternalError, FileNotFoundError) as error:  # such as non-UTF-8 names
+            log(f"{documents}: watching begins again ({brief(error)})")
+            time.sleep(1)
+        due = 0.0
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """What a path leads to now; None if nothing is there."""
+    with suppress(OSError):
+        facts = path.stat()
+        return facts.st_dev, facts.st_ino
+    return None
 
 
 def own_folder(index: str | Path) -> Path:

@@ -22,6 +22,7 @@ from contrasent.model.pretrained import MINILM, installed_bases
 from contrasent.search.index import BaseIndex, Hit
 from contrasent.search.index import Index as Index
 from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
+from contrasent.search.store import check_encoder
 from contrasent.search.words import WORD, language_of, words
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Item, Log, Vectors
@@ -50,8 +51,10 @@ def find_index_model(index: BaseIndex) -> Path:
     """The folder of the model that made an index's vectors."""
     name = index.facts.source
     if not name:
-        problem = "does not record its model; add --model, or pass encode="
-        raise ModelError(f"{index.folder}: {problem}")
+        raise ModelError(
+            f"{index.folder}: does not record its model; search with --model or encode=, or encode "
+            f"it again by 'contrasent index {index.folder} --model MODEL'"
+        )
     if index.folder is not None and Path(name).is_absolute() and not Path(name).exists():
         moved = index.folder.parent / Path(name).name  # with the folder that adapt made
         name = str(moved) if moved.is_dir() else name
@@ -72,8 +75,10 @@ def open_index_model(
     """The model that made an index's vectors, or ``name`` if it has moved, with its settings."""
     folder = find_index_model(index) if name is None else find_model(name)
     encoder = open_encoder(folder, runtime=runtime, light=True, **model_settings(index))
-    index.check_model(encoder.identity, f"the model {name or index.facts.source}")
-    return TaskEncoder(encoder, batch_size=batch_size, batch_invariant=batch_invariant)
+    encode = TaskEncoder(encoder, batch_size=batch_size, batch_invariant=batch_invariant)
+    option = f"the model {name or index.facts.source}"
+    check_encoder(index.facts, index.folder, encode, option=option)
+    return encode
 
 
 BaseIndex.model_opener = staticmethod(open_index_model)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from contrasent import progress
-from contrasent.errors import ModelError, OptionError, import_extra
+from contrasent.errors import ModelError, OptionError, check_count, import_extra, texts_of
 from contrasent.files import read_object
 from contrasent.metrics import normalize
 from contrasent.model.golden import PROBES, EncoderConfig, Golden
@@ -240,7 +240,8 @@ class Encoder(ABC):
         if truncate_dim is not None and not 1 <= truncate_dim <= self.dimension:
             problem = f"must be from 1 to {self.dimension}, the dimension of the model"
             raise OptionError("truncate_dim", truncate_dim, problem)
-        several = [sentences] if isinstance(sentences, str) else texts_of(sentences)
+        given = [sentences] if isinstance(sentences, str) else sentences
+        several = texts_of("sentences", given)
         with progress.shown(show_progress_bar):
             vectors, self.truncated = self.encode_and_count(
                 several, batch_size=batch_size, prompt=prompt
@@ -278,6 +279,7 @@ class Encoder(ABC):
         self, sentences: Sequence[str], *, batch_size: int = 64, prompt: str | None = None
     ) -> tuple[Vectors, int]:
         """Vectors (n, d) as of ``encode``, and how many sentences were cut, without a warning."""
+        check_count("batch_size", batch_size)
         texts, where = distinct(sentences)
         tokens, cut = self.tokenize(texts, self.prompts.text() if prompt is None else prompt)
         return self.encode_tokens(tokens, batch_size)[where], int(cut[where].sum())
@@ -370,24 +372,6 @@ class TaskEncoder:
 def cores_for(tokens: Tokens) -> int:
     """How many calls to make at once: one for a few texts, else one for each core."""
     return threads() if len(tokens) > FEW else 1
-
-
-def texts_of(sentences: Any) -> Sequence[str]:
-    """Texts as a sequence; what holds others is an error."""
-    if hasattr(sentences, "columns") or isinstance(sentences, Mapping):
-        kind = f"a {type(sentences).__name__}"
-        problem = "contains columns, not texts; pass one of them, such as frame['text']"
-        raise OptionError("sentences", kind, problem)
-    if isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
-        raise OptionError("sentences", sentences, "is neither a text nor a sequence of texts")
-    texts = sentences if isinstance(sentences, list | tuple) else list(sentences)
-    for place, text in enumerate(texts):
-        if not isinstance(text, str):
-            what = (
-                "a pair; encode each side separately" if isinstance(text, tuple) else "not a text"
-            )
-            raise OptionError(f"sentences[{place}]", text, f"is {what}")
-    return texts
 
 
 def distinct(sentences: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -79,10 +79,10 @@ class Description:
         check_pooler(pooling)
         return pooling
 
-    def length(self, chosen: int | None, limit: int) -> int:
+    def length(self, chosen: Any, limit: int) -> int:
         """The length that texts are truncated to: the one chosen, or the folder's own."""
         cut = min(self.max_seq_length or limit, limit) if chosen is None else chosen
-        if not 3 <= cut <= limit:
+        if isinstance(cut, str | float) or not 3 <= cut <= limit:
             raise OptionError(
                 "max_seq_length", cut, f"must be from 3 to {limit} tokens for this encoder"
             )

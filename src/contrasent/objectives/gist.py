@@ -9,7 +9,7 @@ from contrasent.losses import gist
 class _Guided(engine.Term):
     """The term "gist", see :func:`contrasent.losses.gist`."""
 
-    vectors_only = True
+    vectors_only = pulls = True
 
     def __init__(self, guide: engine.Guide, *, temperature: float, margin: float) -> None:
         super().__init__()

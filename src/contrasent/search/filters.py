@@ -34,9 +34,10 @@ PARTS, LETTERS = 16, 1000  # dotted parts of a field's name, and its characters
 CHECKED = 16  # up to this many fields in a filter, each must exist
 NAMES, VALUES = 1024, 10_000  # field names in a filter, and values to compare with
 FEW, SHORT = 20, 60  # distinct values of a facet, and the characters of each
-_SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
+_SHORT = re.compile(r"\s*([^<>=!~\s](?:[^<>=!~]*[^<>=!~\s])?)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
 _SIGNS = {"=": "$eq", "!=": "$ne", "~": "$contains", **{s: name for name, s in _ORDER.items()}}
 _NUMBERS = "'integer', 'real'"  # the types that SQLite gives them in JSON
+NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # in JSON, where SQLite's functions end a text
 _MISSING = {"$nin": "$in", "$ne": "$eq"}
 """Tests that are true where the field is missing, and what they deny."""
 
@@ -67,7 +68,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$lt
 
 def operators(value: Any) -> dict[str, Any]:
     """The tests of one field: {"$eq": value} for a plain value."""
-    if isinstance(value, dict) and any(key.startswith("$") for key in value):
+    if isinstance(value, dict) and any(str(key).startswith("$") for key in value):
         return value
     return {"$eq": value}
 
@@ -91,7 +92,7 @@ def check_where(where: Where) -> Where:
 
 def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
     """The fields, operators and values of a filter, each in a form that can be evaluated."""
-    if not isinstance(where, dict):
+    if not isinstance(where, dict) or {*map(type, where)} - {str}:
         raise OptionError("where", where, "a filter is a JSON object, such as {'lang': 'en'}")
     if depth > DEPTH:
         raise OptionError("where", "...", f"is nested deeper than {DEPTH}")
@@ -173,11 +174,14 @@ def _condition(text: str) -> Where:
 def canonical(value: Any) -> str:
     """JSON as the store keeps it: keys sorted, no spaces, so that equal values are equal texts."""
     try:
-        return json.dumps(
+        text = json.dumps(
             value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
         )
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{reprlib.repr(value)} is not JSON ({error})") from error
+    if "\\u0000" in text and NUL.search(text):
+        raise UserError(f"{reprlib.repr(value)} contains a NUL, which ends a text; remove it")
+    return text
 
 
 Join = Callable[[str, list[str]], str]

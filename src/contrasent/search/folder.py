@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError, see
+from contrasent.errors import (
+    InputError,
+    ModelError,
+    OptionError,
+    OutputError,
+    UserError,
+    see,
+    texts_of,
+)
 from contrasent.files import HOLDER, LOCK, check_writable, remedy, write_json
 from contrasent.metrics import normalize
 from contrasent.search.filters import canonical
@@ -59,14 +67,26 @@ def is_any_index(folder: str | Path) -> bool:
     return is_index(folder) or in_milvus(folder) or _is_file(Path(folder) / "index.json")
 
 
-def reading(folder: Path) -> sqlite3.Connection:
-    """A connection for reading, without a log if the folder cannot be written."""
-    has_log = False
-    with suppress(FileNotFoundError):  # a writer that ends removes its log at any moment
-        has_log = (folder / f"{DATABASE}-wal").stat().st_size > 0
+def unlocked(folder: Path) -> tuple[int, int] | None:
+    """Size and time of a database that is read without a lock; None if there can be one.
+
+    A lock needs a log, which only who may write to the folder can make.
+    """
+    with suppress(OSError):  # a writer that ends removes its log at any moment
+        if (folder / f"{DATABASE}-wal").stat().st_size > 0:
+            return None
     effective = os.access in os.supports_effective_ids
-    writable = os.access(folder, os.W_OK, effective_ids=effective)
-    how = "ro" if has_log or writable else "ro&immutable=1"
+    if not os.access(folder, os.W_OK, effective_ids=effective):
+        with suppress(OSError):
+            about = (folder / DATABASE).stat()
+            return about.st_size, about.st_mtime_ns
+    return None
+
+
+def reading(folder: Path, *, lock: bool | None = None) -> sqlite3.Connection:
+    """A connection for reading, with a lock if there can be one."""
+    lock = unlocked(folder) is None if lock is None else lock
+    how = "ro" if lock else "ro&immutable=1"
     path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
     return sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False)
 
@@ -96,6 +116,8 @@ def wrap_sqlite_errors(folder: Path | None) -> Iterator[None]:
     except UnicodeDecodeError as error:  # SQLite's complaint quotes the file
         raise damaged(folder, error) from error
     except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+            raise InputError(folder or "the index", "is closed; open it again") from error
         said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
         if "unable to open" in said and folder is not None:
             for file in folder.glob(f"{DATABASE}*"):
@@ -231,16 +253,14 @@ def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
     """The given ids, or row numbers from ``first`` on; one distinct string per row."""
     if ids is None:
         return [str(first + row) for row in range(count)]
-    if len(ids) != count:
-        raise OptionError("ids", len(ids), f"must give one id for each of {count} texts")
-    seen: set[str] = set()
-    for row, name in enumerate(ids):
-        if not isinstance(name, str):
-            raise OptionError("ids", name, "is not a string")
+    names, seen = list(texts_of("ids", ids)), set[str]()
+    if len(names) != count:
+        raise OptionError("ids", len(names), f"must give one id for each of {count} texts")
+    for row, name in enumerate(names):
         if name in seen:
             raise OptionError("ids", name, f"is repeated, for text {row}")
         seen.add(name)
-    return list(ids)
+    return names
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:

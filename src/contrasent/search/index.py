@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from contrasent.errors import OptionError, UserError
+from contrasent.errors import OptionError, UserError, check_count, texts_of
 from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
 from contrasent.progress import check_deadline
 from contrasent.report import html_table
@@ -40,12 +40,13 @@ from contrasent.search.store import (
     NewRows,
     Row,
     Store,
+    check_encoder,
     check_finished,
     check_model,
 )
 from contrasent.search.words import Analyzer, Bm25, Speller, foreign_stop_words
 from contrasent.search.writer import Writer, new_index
-from contrasent.types import EncodeFn, Mask, Numbers, Vectors, batched, for_task
+from contrasent.types import EncodeFn, Mask, Numbers, Vectors, batched, encoder_of, for_task
 
 # Where not all rows are compared: rows sampled for the spread of cosines, and rows that words and
 # codes each propose.
@@ -161,6 +162,12 @@ class BaseIndex(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close files and connections."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @abstractmethod
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
@@ -293,16 +300,19 @@ class BaseIndex(ABC):
         return [*map(Speller(self.analyzer, self.count_rows, knows), queries)]
 
     def query_vectors(
-        self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
+        self,
+        queries: str | Sequence[str] | Vectors,
+        encode: EncodeFn | None = None,
+        model: str | None = None,
     ) -> Vectors:
         """Texts with ``encode``, or (q, d) or (d,) vectors, as vectors like those of the index."""
-        if isinstance(queries, np.ndarray):
+        if isinstance(queries := _queries(queries), np.ndarray):
             vectors = np.atleast_2d(queries)
         else:
-            texts = [queries] if isinstance(queries, str) else list(queries)
-            if not texts:
+            if not queries:
                 return np.empty((0, self.dimension), dtype=np.float32)
-            vectors = for_task(self.encode if encode is None else encode, "query")(texts)
+            check_encoder(self.facts, self.folder, encode, model)
+            vectors = for_task(self.encode if encode is None else encode, "query")(queries)
         return check_vectors(vectors, len(vectors), self.dimension, self.metric)
 
     def search(
@@ -338,8 +348,9 @@ class BaseIndex(ABC):
         self._check_threshold(threshold)
         if model is not None:
             self.check_model(model)
-        texts = [queries] if isinstance(queries, str) else queries
-        matrix = self.query_vectors(texts if vectors is None else vectors, encode)
+        texts = _queries(queries)
+        given = texts if vectors is None else np.asarray(vectors)
+        matrix = self.query_vectors(given, encode, model)
         ranker = ranker or self.ranker
         if not isinstance(texts, np.ndarray):
             _check_pairs(texts, matrix)
@@ -387,12 +398,12 @@ class BaseIndex(ABC):
         results = self.search_documents(queries, vectors, k, ranker=ranker)
         return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in results]
 
-    def _check_threshold(self, threshold: float | None) -> None:
+    def _check_threshold(self, threshold: Any) -> None:
         """Reject an invalid threshold, or a cosine where confidence is printed."""
         if threshold is None:
             return
         self.check_finished("a threshold")
-        if math.isnan(threshold):
+        if not isinstance(threshold, int | float | np.number) or math.isnan(threshold):
             raise OptionError("threshold", threshold, "is not a number")
         if self.calibration and (not 0 <= threshold <= 100 or 0 < threshold < 1):
             problem = "must be a confidence from 1 to 100 percent"
@@ -458,32 +469,36 @@ class Index(BaseIndex):
         metadata: Sequence[Any] | None = None,
         model: str = "",
         source: str = "",
-        metric: str = "cosine",
+        metric: str | None = None,
         ranker: Ranker | None = None,
     ) -> "Index":
         """Encode texts and keep them in memory.
 
         Args:
-            encode: a function from texts to vectors.
+            encode: a function from texts to vectors. The method of an encoder puts its prompt for
+                documents before texts, and its prompt for queries before queries.
             texts: n texts to search.
             ids: one distinct string for each text; row numbers by default.
             metadata: one JSON value for each text.
             model: identity of the model behind ``encode``; the encoder's, if it is its method.
             source: name or folder to load the model from; likewise.
-            metric: "cosine" (vectors are scaled to length one) or "dot".
+            metric: "cosine" (vectors are scaled to length one) or "dot"; the encoder's own if None,
+                or "cosine" if ``encode`` is another function.
             ranker: how to rank rows; by vectors and BM25 by default.
 
         Raises:
             UserError: no texts, repeated or missing ids, or metadata that is not JSON.
             ModelError: ``encode`` returned vectors that are not finite or of the wrong shape.
         """
-        encoder, settings = getattr(encode, "__self__", None), dict[str, Any]()
+        encoder, settings = encoder_of(encode), dict[str, Any]()
+        if metric is None:
+            metric = getattr(getattr(encoder, "prompts", None), "similarity", "cosine")
         if not source and (loaded := getattr(encoder, "loaded_by", None)):
             (source, settings), model = loaded, model or getattr(encoder, "identity", "")
         facts = Facts(model=model, source=source, metric=metric, settings=settings)
         with Writer(None, new=facts) as writer:
             writer.set(ranker=ranker or Ranker())
-            if not writer.add(texts, encode, ids=ids, metadata=metadata):
+            if not writer.add(texts, encode, ids=ids, metadata=metadata, model=model):
                 raise UserError("no texts to index")
         return cls.of(writer, encode)
 
@@ -546,14 +561,14 @@ class Index(BaseIndex):
         """
 
         def removed(to: Writer) -> int:
-            count = to.delete(ids) if ids else 0
+            count = to.delete(ids)
             return count if where is None else count + to.delete_where(where)
 
         return self._change(removed)
 
     def _change(self, change: Callable[[Writer], T]) -> T:
         """Change the folder, or a copy in memory, and take over the new state."""
-        with Writer(self.folder, of=self.store if self.folder is None else None) as writer:
+        with Writer(self.folder, of=self.store) as writer:
             done = change(writer)
         if self.folder is None:
             newest = self.of(writer, self._encode) if writer.committed else self
@@ -807,5 +822,11 @@ def _check_pairs(queries: Sequence[str], vectors: Vectors) -> None:
 
 def check_k(k: int) -> None:
     """Reject a k that is not a positive whole number."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
-        raise OptionError("k", k, "must be a whole number of at least 1")
+    check_count("k", k)
+
+
+def _queries(given: Any) -> Any:
+    """Vectors of queries as they are, or texts as a sequence."""
+    if isinstance(given, np.ndarray) and given.dtype.kind not in "OUT":
+        return given
+    return texts_of("queries", [given] if isinstance(given, str) else given)

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from contrasent import progress
-from contrasent.errors import InputError, OptionError, OutputError, UserError, import_extra
+from contrasent.errors import (
+    InputError,
+    OptionError,
+    OutputError,
+    UserError,
+    import_extra,
+    texts_of,
+)
 from contrasent.files import encoded, write_json, writing
 from contrasent.search.filters import Where, check_fields, check_where, ids_in, milvus_expression
 from contrasent.search.folder import MILVUS, check_target, in_milvus, row_ids
@@ -259,6 +266,7 @@ class MilvusIndex(BaseIndex):
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
         """As ``Writer.write_rows``."""
+        rows = rows._replace(texts=texts_of("texts", rows.texts))
         count = len(rows.texts)
         first = 0 if replace else len(self)
         while (there := self._stored(row_ids(rows.ids, count, first))) and rows.ids is None:
@@ -270,7 +278,7 @@ class MilvusIndex(BaseIndex):
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete the rows with these ids; a missing one is an error."""
-        there = self._stored(ids)
+        there = self._stored(ids := texts_of("ids", ids))
         if unknown := [name for name in ids if name not in there]:
             raise OptionError("ids", unknown[0], "is not in the index")
         return self.delete_where(ids_in(list(there)))

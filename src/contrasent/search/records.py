@@ -10,6 +10,7 @@ import numpy as np
 
 from contrasent.encoding.shards import KEY
 from contrasent.errors import InputError, ModelError, OptionError, UserError, see
+from contrasent.search.filters import NUL
 from contrasent.search.store import NewRows
 from contrasent.text.columns import document_roles, spoken, text_column
 from contrasent.text.sources import Source, find
@@ -67,10 +68,10 @@ class TableColumns(NamedTuple):
 
 
 class Records:
-    """Rows of files, reread at every iteration; ``skipped``: blank lines in the last one."""
+    """Rows of files, reread at every iteration; ``skipped``: those without text in the last one."""
 
     def __init__(self, source: str, columns: TableColumns) -> None:
-        self.skipped = 0
+        self.skipped, self._first = 0, ""
         named = (*columns.columns, *([] if columns.text is None else [columns.text]))
         texts, metadata = ([column(one) for one in names] for names in (named, columns.metadata))
         identity = column(columns.identity)
@@ -102,8 +103,13 @@ class Records:
             lines += [spoken(table.columns, parts)] if len(table.columns) > 1 else []
         return list(dict.fromkeys(lines))
 
+    def notes(self) -> list[str]:
+        """A line about the rows that the last iteration skipped, if there were some."""
+        line = f"{self.skipped:,} rows skipped: no text (first: {self._first})"
+        return [line] if self.skipped else []
+
     def __iter__(self) -> Iterator[IndexRow]:
-        self.skipped, seen = 0, set[str | None]()
+        self.skipped, self._first, seen = 0, "", set[str | None]()
         for table, texts, identity, metadata in self.tables:
             names = [table.columns[column] for column in metadata]
             text_name = table.columns[texts[-1]] if table.names else ""
@@ -112,6 +118,7 @@ class Records:
             for number, cells in table.rows(chosen):
                 if not cells or is_empty(cells[count - 1]):
                     self.skipped += 1
+                    self._first = self._first or f"{table.source}:{number}"
                     continue
                 content = text_cell(cells[count - 1], text_name, table.source, number)
                 above = [one.strip() for one in cells[: count - 1] if isinstance(one, str)]
@@ -128,9 +135,10 @@ class Records:
 
 
 def _plain(value: Any, source: str, line: int | None = None) -> Any:
-    """A value as JSON keeps it; other types, such as dates, become strings."""
+    """A value as JSON keeps it, of whole characters; other types, such as dates, become strings."""
     try:
-        return json.loads(json.dumps(value, default=str, allow_nan=False))
+        text = json.dumps(value, default=str, allow_nan=False, ensure_ascii=False)
+        return json.loads(NUL.sub(r"\1", text).encode(errors="ignore"))
     except ValueError as error:
         problem = f"metadata {brief(value)} holds NaN or infinity, which is not JSON; make it null"
         raise InputError(source, problem, line=line) from error

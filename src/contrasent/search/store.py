@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,7 @@ from contrasent.search.folder import (
     left_checksum,
     not_an_index,
     reading,
+    unlocked,
     vector_sum,
     wrap_os_errors,
     wrap_sqlite_errors,
@@ -55,7 +57,7 @@ from contrasent.search.folder import (
 from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import FORMER, Ranker
 from contrasent.search.words import Posting
-from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
+from contrasent.types import EncodeFn, Mask, Numbers, Vectors, encoder_of, for_task
 
 FORMAT = 4
 REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, for a reader while an index is being replaced
@@ -124,6 +126,25 @@ def check_model(facts: Facts, folder: Path | None, model: str, option: str = "mo
         )
 
 
+def check_encoder(
+    facts: Facts,
+    folder: Path | None,
+    encode: object,
+    model: str | None = None,
+    option: str = "the encoder",
+) -> None:
+    """Reject a model other than an index's: the one that is named, or else the encoder's."""
+    encoder = encoder_of(encode)
+    if model is not None:
+        check_model(facts, folder, model)
+    elif facts.model and encoder is not None and _accepted.get(encoder) != facts.model:
+        check_model(facts, folder, encoder.identity, option)
+        _accepted[encoder] = facts.model
+
+
+_accepted = WeakKeyDictionary[Any, str]()  # the models of encoders, whose hashes take long
+
+
 def check_finished(folder: Path | None, unfinished: int, purpose: str) -> None:
     """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
     if unfinished:
@@ -135,7 +156,7 @@ def check_finished(folder: Path | None, unfinished: int, purpose: str) -> None:
 def check_rows(facts: Facts, folder: Path | None, rows: NewRows) -> Vectors:
     """(n, d) vectors of rows to write, given or made here, checked and scaled."""
     texts, vectors, metadata = rows.texts, rows.vectors, rows.metadata
-    check_model(facts, folder, facts.model if rows.model is None else rows.model)
+    check_encoder(facts, folder, vectors, rows.model)
     if metadata is not None and len(metadata) != len(texts):
         raise OptionError(
             "metadata", len(metadata), f"must have one value for each of {len(texts)} texts"
@@ -187,37 +208,39 @@ class Store:
         place = Path(folder)
         for _ in range(ATTEMPTS):
             recover_folder(place, REPLACING)
-            number = file_number(place)
+            state = file_number(place), unlocked(place)
             try:
-                store = cls._snapshot(place, verify)
+                store = cls._snapshot(place, verify, state[1])
             except (FileNotFoundError, InputError, OutputError) as error:
                 # A writer compacted the index since the facts were read, or replaced it.
-                same = number == file_number(place) != 0
-                if same and not isinstance(error, FileNotFoundError):
+                same = state == (file_number(place), unlocked(place))
+                if same and state[0] and not isinstance(error, FileNotFoundError):
                     raise
                 problem = error
             else:
-                if file_number(place) == number:
+                if state == (file_number(place), unlocked(place)):
                     return store
                 store.close()
-                problem = damaged(place, "it was replaced during reading")
+                problem = InputError(place, "changed while it was read; open it again")
         if isinstance(problem, FileNotFoundError):
             raise damaged(place, f"{Path(problem.filename).name} is missing") from None
         raise problem
 
     @classmethod
-    def _snapshot(cls, place: Path, verify: bool) -> Self:
+    def _snapshot(cls, place: Path, verify: bool, free: tuple[int, int] | None) -> Self:
         """The index in a folder, unless a writer is faster."""
         if not is_index(place):
             raise InputError(place, not_an_index(place))
         stated = left_checksum(place)  # read before the state, which is then as new
         with wrap_sqlite_errors(place), wrap_os_errors(place):
-            store = cls(reading(place), place, Facts())
+            store = cls(reading(place, lock=free is None), place, Facts())
             try:
                 store.stated, store.facts = stated, store.read_facts()
                 if verify:
                     store.verify_database()
                 store.map_vectors(verify)
+                if verify and free and free[0] <= VERIFIED:  # from now on what was verified
+                    store.detach()
             except BaseException:
                 store.close()
                 raise

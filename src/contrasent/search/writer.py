@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from contrasent.errors import OptionError, OutputError, UserError
+from contrasent.errors import OptionError, OutputError, UserError, texts_of
 from contrasent.files import LOCK, atomic_folder, flush, only_process, remove_temporaries, writing
 from contrasent.search.codes import make_codes
 from contrasent.search.filters import Where, canonical, check_where
@@ -72,8 +72,11 @@ class Writer:
         of: Store | None = None,
         wait: float = WAIT,
     ) -> None:
-        """Open ``folder``, or memory if None; ``new`` describes a new index, ``of`` one to copy."""
-        self._stack = ExitStack()
+        """Open ``folder``, or memory if None; ``new`` describes a new index.
+
+        ``of`` is what to copy into memory, or a reader of the folder to close after the commit.
+        """
+        self._stack, self._reader = ExitStack(), of
         if folder is None:
             self._begin(None, new, of)
             return
@@ -185,6 +188,8 @@ class Writer:
             self._map()
             return
         # Committed: what follows only tidies. The log is written back if no reader needs it.
+        if self._reader is not None:
+            self._reader.close()
         with suppress(sqlite3.Error):
             self.store.connection.execute("PRAGMA busy_timeout = 0")  # readers may stay for hours
             self.store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -209,7 +214,8 @@ class Writer:
     def close(self) -> None:
         """Let go of the files."""
         if self._stream is not None:
-            self._stream.close()
+            with suppress(OSError):  # a full disk has no room for what was not committed
+                self._stream.close()
         self.store.close()
 
     def add(self, texts: Sequence[str], vectors: Vectors | EncodeFn, **more: Any) -> int:
@@ -224,6 +230,7 @@ class Writer:
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
         """Write rows; an id that is there is rejected unless ``replace``."""
+        rows = rows._replace(texts=texts_of("texts", rows.texts))
         count, replaced = len(rows.texts), 0
         if not count:
             return 0, 0
@@ -247,7 +254,7 @@ class Writer:
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete the rows with these ids; an id that is not in the index is an error."""
-        rows = self.store.numbers_of(ids)
+        rows = self.store.numbers_of(ids := texts_of("ids", ids))
         if (rows < 0).any():
             raise OptionError("ids", ids[int(np.argmax(rows < 0))], "is not in the index")
         return self.delete_rows(np.unique(rows))

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from dataclasses import dataclass, field, fields
+from functools import partial
 from importlib.resources import files
 from itertools import chain
 from types import FrameType
@@ -47,7 +47,7 @@ from contrasent.serve.guard import (
 )
 from contrasent.serve.library import Library, OpenModel
 from contrasent.serve.schemas import reply
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn
 
 log = logging.getLogger("contrasent.serve")
 
@@ -74,35 +74,44 @@ def _listed(texts: str | list[str]) -> list[str]:
 
 def _record(hit: Hit) -> dict[str, Any]:
     """The fields of a hit; its metadata is not copied."""
-    return {field.name: getattr(hit, field.name) for field in fields(Hit)}
+    return {one.name: getattr(hit, one.name) for one in fields(Hit)}
 
 
 @dataclass(frozen=True)
 class Routes:
     """The answers of the routes; the first line of a docstring is the route's description."""
 
-    encoder: Encoder
+    first: Encoder  # the model that the server began with
     name: str
-    identity: str  # of the encoder, a hash of all its weights
+    identity: str  # of that model, a hash of all its weights
     batcher: Batcher
     library: Library | None
     metrics: Metrics
     settings: ServerSettings
     filtering: ThreadPoolExecutor  # a filter may take all its time; others continue
+    created: int = field(default_factory=lambda: int(time.time()))
 
-    @cached_property
-    def info(self) -> dict[str, Any]:
+    @property
+    def served(self) -> tuple[Encoder, str]:
+        """The model of the index as it is now, or of a server without one, and its identity."""
+        if self.library is None:
+            return self.first, self.identity
+        newest = self.library.newest
+        return newest.encoder, newest.index.model
+
+    def _info(self) -> dict[str, Any]:
         """The model, as OpenAI's clients expect it, and more."""
+        encoder, identity = self.served
         return {
             "id": self.name,
             "object": "model",
-            "created": int(time.time()),
+            "created": self.created,
             "owned_by": "contrasent",
-            "dimension": self.encoder.dimension,
-            "max_seq_length": self.encoder.max_seq_length,
-            "identity": self.identity,
-            "prompts": dict(self.encoder.prompts.texts),
-            "nested_dimensions": list(self.encoder.matryoshka_dims),
+            "dimension": encoder.dimension,
+            "max_seq_length": encoder.max_seq_length,
+            "identity": identity,
+            "prompts": dict(encoder.prompts.texts),
+            "nested_dimensions": list(encoder.matryoshka_dims),
         }
 
     def _log(self, request: Request, inputs: int, tokens: int, truncated: int) -> None:
@@ -128,10 +137,10 @@ class Routes:
             problem = f"the texts hold {size:,} bytes; the limit per request is {largest:,}"
             raise ApiError(413, problem, "too_much_text")
 
-    def _prompt(self, name: str | None) -> str | None:
+    def _prompt(self, encoder: Encoder, name: str | None) -> str | None:
         if name is None:
             return None
-        prompts = self.encoder.prompts.texts
+        prompts = encoder.prompts.texts
         if name not in prompts:
             known = ", ".join(prompts) or "none"
             problem = f"the model has no prompt {name!r}; it has {known}"
@@ -141,17 +150,18 @@ class Routes:
     async def embeddings(self, request: Request, body: schemas.EmbeddingRequest) -> Response:
         """Vectors of texts or token ids, as OpenAI's interface gives them."""
         self._check_name(body.model)
+        encoder, _ = self.served
         inputs: Any = [body.input] if isinstance(body.input, str) else body.input
         if isinstance(inputs[0], str):
             self._check_texts(inputs, self.settings.max_inputs)
-            prompt = self._prompt(body.prompt_name)
-            vectors, tokens, cut = await self.batcher.texts(inputs, prompt)
+            prompt = self._prompt(encoder, body.prompt_name)
+            vectors, tokens, cut = await self.batcher.texts(encoder, inputs, prompt)
         else:
             rows = [inputs] if isinstance(inputs[0], int) else inputs
             self._check_count(len(rows), self.settings.max_inputs)
-            vectors, tokens, cut = await self.batcher.ids(rows)
+            vectors, tokens, cut = await self.batcher.ids(encoder, rows)
         if body.dimensions is not None:
-            most = self.encoder.dimension
+            most = encoder.dimension
             if body.dimensions > most:
                 problem = f"the model has {most} dimensions, not {body.dimensions}"
                 raise ApiError(400, problem, "dimensions")
@@ -173,7 +183,7 @@ class Routes:
         most = self.settings.max_compared
         self._check_count(max(len(first), len(second)), most)
         self._check_texts(both, 2 * most)
-        vectors, tokens, cut = await self.batcher.texts(both)
+        vectors, tokens, cut = await self.batcher.texts(self.served[0], both)
         scaled = normalize(vectors)
         scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
         self._log(request, len(both), tokens, cut)
@@ -187,7 +197,9 @@ class Routes:
     async def search(self, request: Request, body: schemas.SearchRequest) -> Response:
         """The texts of the index that are nearest to each query."""
         began = time.perf_counter()
-        library, prompts = self._index(), self.encoder.prompts
+        library = self._index()
+        snapshot = library.newest
+        encoder = snapshot.encoder
         typed = queries = _listed(body.query)
         self._check_texts(queries, self.settings.max_inputs)
         most = self.settings.max_hits
@@ -197,14 +209,11 @@ class Routes:
             raise ApiError(400, problem, "too_many_hits")
         if body.where is not None:
             check_where(body.where)
-        snapshot = library.newest
         if not body.exact:
-            knows = self.encoder.tokenizer.knows
+            knows = encoder.tokenizer.knows
             queries = await asyncio.to_thread(snapshot.index.repaired, queries, knows)
-        vectors: Vectors | None = None
-        tokens = cut = 0
-        if snapshot.encode is None:
-            vectors, tokens, cut = await self.batcher.texts(queries, prompts.of_task("query"))
+        prompts, batcher = encoder.prompts, self.batcher
+        vectors, tokens, cut = await batcher.texts(encoder, queries, prompts.of_task("query"))
         how: dict[str, Any] = {"k": body.k, "threshold": body.threshold, "where": body.where}
         search = partial(library.search, documents=body.documents, **how)
         # A thread gets the deadline of the request, which is in its context.
@@ -216,9 +225,9 @@ class Routes:
             analyzer = snapshot.index.analyzer
             candidates = await asyncio.to_thread(Candidates, queries, lists, analyzer)
             sentences = None
-            if vectors is not None and candidates.texts:
+            if candidates.texts:
                 prompt = prompts.of_task("document")
-                sentences, more, _ = await self.batcher.texts(candidates.texts, prompt)
+                sentences, more, _ = await batcher.texts(encoder, candidates.texts, prompt)
                 tokens += more
             best = chain(*await asyncio.to_thread(candidates.best, vectors, sentences))
             for row, hit, answer in zip(chain(*rows), chain(*lists), best, strict=True):
@@ -239,21 +248,22 @@ class Routes:
 
     async def models(self) -> Response:
         """The model served."""
-        return reply({"object": "list", "data": [self.info]})
+        return reply({"object": "list", "data": [self._info()]})
 
     async def one_model(self, name: str) -> Response:
         """One model."""
         self._check_name(name)
-        return reply(self.info)
+        return reply(self._info())
 
     async def health(self) -> Response:
         """Whether the server works."""
+        encoder, _ = self.served
         return reply(
             {
                 "status": "ok",
                 "model": self.name,
-                "dimension": self.encoder.dimension,
-                "max_seq_length": self.encoder.max_seq_length,
+                "dimension": encoder.dimension,
+                "max_seq_length": encoder.max_seq_length,
                 "texts": None if self.library is None else self.library.newest.texts,
                 "key_needed": bool(self.settings.api_key),
             }
@@ -279,9 +289,9 @@ def create_app(
     library, identity = None, encoder.identity
     if index is not None:
         index.check_model(identity, f"the model {name}")
-        library = Library(index, identity, open_model=open_model, bm25_weight=bm25_weight)
+        library = Library(index, encoder, open_model=open_model, bm25_weight=bm25_weight)
     limits, metrics = settings or ServerSettings(), Metrics()
-    batcher = Batcher(encoder, limits, metrics.batch)
+    batcher = Batcher(limits, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
     filtering = ThreadPoolExecutor(FILTERS, thread_name_prefix="filter")
 
@@ -315,7 +325,7 @@ def create_app(
             CORSMiddleware,
             allow_origins=limits.origins,
             allow_methods=["GET", "HEAD", "POST"],
-            allow_headers=["Authorization", "Content-Encoding", "Content-Type"],
+            allow_headers=["*"],  # clients add their own, such as OpenAI's x-stainless-os
             expose_headers=["Retry-After", "X-Request-Id"],
         )
     return app

@@ -22,15 +22,15 @@ TURN = 8  # rows of a request before the next one has its turn
 class PendingRows:
     """Rows of one request: which is the next, how many have no vector yet, and the vectors."""
 
-    def __init__(self, tokens: Tokens, dimension: int) -> None:
-        self.tokens, self.lengths = tokens, tokens.lengths.tolist()
+    def __init__(self, tokens: Tokens, encoder: Encoder) -> None:
+        self.tokens, self.lengths, self.encoder = tokens, tokens.lengths.tolist(), encoder
         self.next, self.left = 0, len(tokens)
-        self.vectors = np.empty((len(tokens), dimension), dtype=np.float32)
+        self.vectors = np.empty((len(tokens), encoder.dimension), dtype=np.float32)
         self.result: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
 
 
 class Batcher:
-    """Runs an encoder on the rows of many requests, in one thread.
+    """Runs the encoder of each request on the rows of many, in one thread.
 
     ``texts`` and ``ids`` give (n, d) vectors, and the numbers of tokens and of inputs that were
     cut. ``observe`` is called with the rows, tokens and seconds of each batch.
@@ -38,11 +38,10 @@ class Batcher:
 
     def __init__(
         self,
-        encoder: Encoder,
         limits: ServerSettings,
         observe: Callable[[int, int, float], None] = lambda rows, tokens, seconds: None,
     ) -> None:
-        self.encoder, self.limits, self.observe = encoder, limits, observe
+        self.limits, self.observe = limits, observe
         self.queue: deque[PendingRows] = deque()  # those with rows not begun; the first is next
         self.waiting = 0  # tokens in the queue
         self.speed = 0.0  # tokens per second, of the last batch
@@ -64,30 +63,27 @@ class Batcher:
         self.thread.shutdown()
 
     async def texts(
-        self, texts: Sequence[str], prompt: str | None = None
+        self, encoder: Encoder, texts: Sequence[str], prompt: str | None = None
     ) -> tuple[Vectors, int, int]:
         """Encode texts after a prompt, the model's default one if None."""
-        first = self.encoder.prompts.text() if prompt is None else prompt
-        tokens, cut = await asyncio.to_thread(self.encoder.tokenize, texts, first)
-        return await self._submit(tokens, cut)
+        first = encoder.prompts.text() if prompt is None else prompt
+        tokens, cut = await asyncio.to_thread(encoder.tokenize, texts, first)
+        return await self._submit(encoder, tokens, cut)
 
-    async def ids(self, rows: Sequence[Sequence[int]]) -> tuple[Vectors, int, int]:
+    async def ids(
+        self, encoder: Encoder, rows: Sequence[Sequence[int]]
+    ) -> tuple[Vectors, int, int]:
         """Encode token ids, which come without special tokens."""
-        last = self.encoder.tokenizer.size - 1
+        last = encoder.tokenizer.size - 1
         wrong = next((token for row in rows for token in row if token > last), None)
         if wrong is not None:
             problem = f"token id {str(wrong)[:20]} is not in 0 to {last}"
             raise ApiError(400, problem, "invalid_token")
-        return await self._submit(*await asyncio.to_thread(self._framed, rows))
+        return await self._submit(encoder, *await asyncio.to_thread(_framed, encoder, rows))
 
-    def _framed(self, rows: Sequence[Sequence[int]]) -> tuple[Tokens, Mask]:
-        """Token ids with special tokens, and which were cut."""
-        before, after = (ids.tolist() for ids in self.encoder.tokenizer.frame)
-        room = self.encoder.max_seq_length - len(before) - len(after)
-        tokens = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
-        return tokens, np.array([len(row) > room for row in rows], dtype=bool)
-
-    async def _submit(self, tokens: Tokens, cut: Mask) -> tuple[Vectors, int, int]:
+    async def _submit(
+        self, encoder: Encoder, tokens: Tokens, cut: Mask
+    ) -> tuple[Vectors, int, int]:
         """Wait for the vectors of rows; if the caller is cancelled, rows not begun are dropped."""
         total = int(tokens.lengths.sum())
         if self.waiting and self.waiting + total > self.limits.queue_tokens:
@@ -95,7 +91,7 @@ class Batcher:
             seconds = str(max(1, math.ceil(min(estimated, 60.0))))
             problem = f"the queue is full; try again in {seconds} s"
             raise ApiError(429, problem, "queue_full", {"Retry-After": seconds})
-        request = PendingRows(tokens, self.encoder.dimension)
+        request = PendingRows(tokens, encoder)
         self.queue.append(request)
         self.waiting += total
         self.wake.set()
@@ -121,7 +117,8 @@ class Batcher:
             tokens = Tokens.from_rows(request.tokens[row] for request, row in batch)
             began = time.perf_counter()
             try:
-                vectors = await loop.run_in_executor(self.thread, self.encoder.embed, tokens)
+                embed = batch[0][0].encoder.embed
+                vectors = await loop.run_in_executor(self.thread, embed, tokens)
             except Exception as error:
                 for request in {request for request, _ in batch}:
                     self._drop(request)
@@ -138,10 +135,12 @@ class Batcher:
             self.observe(len(tokens), len(tokens.ids), seconds)
 
     def _take(self) -> list[tuple[PendingRows, int]]:
-        """Rows of the next batch, as many as the budget of tokens allows, and one at least."""
+        """Rows of the next batch, of one model, up to the budget of tokens, and one at least."""
         batch, room = list[tuple[PendingRows, int]](), self.limits.batch_tokens
         while self.queue:
             request = self.queue[0]
+            if batch and request.encoder is not batch[0][0].encoder:
+                break
             first, end = request.next, len(request.lengths)
             stop = end if len(self.queue) == 1 else min(first + TURN, end)
             for length in request.lengths[first:stop]:
@@ -157,3 +156,11 @@ class Batcher:
             if request.next < end:
                 self.queue.append(request)
         return batch
+
+
+def _framed(encoder: Encoder, rows: Sequence[Sequence[int]]) -> tuple[Tokens, Mask]:
+    """Token ids with special tokens, and which were cut."""
+    before, after = (ids.tolist() for ids in encoder.tokenizer.frame)
+    room = encoder.max_seq_length - len(before) - len(after)
+    tokens = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
+    return tokens, np.array([len(row) > room for row in rows], dtype=bool)

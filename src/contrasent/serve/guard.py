@@ -191,8 +191,9 @@ class Guard:
                 problem = "this Host is not allowed; allow it with --allow-host"
                 raise ApiError(400, problem, "unknown_host")
         if settings.api_key and route not in OPEN:
-            key = headers.get("authorization", "").encode("latin-1")
-            if not hmac.compare_digest(key, f"Bearer {settings.api_key}".encode()):
+            scheme, _, key = headers.get("authorization", "").partition(" ")
+            same = hmac.compare_digest(key.strip().encode("latin-1"), settings.api_key.encode())
+            if not (same and scheme.lower() == "bearer"):
                 problem = "an API key is required: Authorization: Bearer KEY"
                 raise ApiError(401, problem, "invalid_api_key", {"WWW-Authenticate": "Bearer"})
         if route not in PROBES and self.active > settings.max_requests:

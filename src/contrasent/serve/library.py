@@ -13,15 +13,16 @@ from typing import Any
 
 from contrasent.errors import UserError, brief
 from contrasent.indexing.remaining import RemainingRows
+from contrasent.model.base import Encoder
 from contrasent.search.filters import facets
 from contrasent.search.index import BaseIndex, Hit, Index
 from contrasent.search.opening import numbered_rows
 from contrasent.serve.guard import ApiError
-from contrasent.types import EncodeFn, Vectors, for_task
+from contrasent.types import EncodeFn, Vectors
 
 log = logging.getLogger("contrasent.serve")
 
-OpenModel = Callable[[BaseIndex], EncodeFn]  # loads the model that an index names
+OpenModel = Callable[[BaseIndex], Encoder]  # loads the model that an index names
 
 LOOK_EVERY = 1.0  # seconds between two looks at the folder of the index
 LOOK_AT_LEAST_EVERY = 60.0  # while what is there cannot be opened: each look opens it again
@@ -33,13 +34,13 @@ MOST_TEXT = 1 << 25  # characters of all hits of a request
 
 @dataclass(eq=False)
 class Snapshot:
-    """An index as it was at a moment; ``encode`` is None where the model served is its own."""
+    """An index as it was at a moment, and the model that made its vectors."""
 
     index: BaseIndex
     texts: int
     bm25_only: str
-    encode: EncodeFn | None
-    lock: threading.Lock  # of its model, and of its facets
+    encoder: Encoder
+    lock: threading.Lock  # of its facets
 
     @cached_property
     def _facets(self) -> dict[str, list[Any]]:
@@ -59,24 +60,30 @@ class Library:
     def __init__(
         self,
         index: BaseIndex,
-        identity: str,
+        encoder: Encoder,
         *,
         open_model: OpenModel | None = None,
         bm25_weight: float | None = None,
     ) -> None:
-        self.identity, self._open_model, self._weight = identity, open_model, bm25_weight
-        self.newest = self._take(index)
+        self._open_model, self._weight = open_model, bm25_weight
+        self.newest = self._take(index, encoder)
 
-    def _take(self, index: BaseIndex) -> Snapshot:
-        encode = None
+    def _take(self, index: BaseIndex, encoder: Encoder) -> Snapshot:
         if isinstance(index, Index) and index.folder:  # else the log of writers would grow
             index.store.detach()
-        if index.model != self.identity:
-            if self._open_model is None:
-                index.check_model(self.identity, "the model served")
-            else:
-                encode = for_task(self._open_model(index), "query")
-        return Snapshot(index, len(index), index.bm25_only, encode, threading.Lock())
+        return Snapshot(index, len(index), index.bm25_only, encoder, threading.Lock())
+
+    def _encoder(self, index: BaseIndex) -> Encoder:
+        """The model of an index, which is loaded if it is not that of the newest snapshot."""
+        before = self.newest
+        if index.model == before.index.model:
+            return before.encoder
+        if self._open_model is None:
+            index.check_model(before.index.model, "the model served")
+            return before.encoder
+        encoder = self._open_model(index)
+        log.info("%s", json.dumps({"event": "index", "model": index.model}))
+        return encoder
 
     def refresh(self) -> None:
         """Take what was written since the last look; answers come from the snapshot before.
@@ -87,7 +94,7 @@ class Library:
         if index is self.newest.index:
             return
         try:
-            self.newest = self._take(index)
+            self.newest = self._take(index, self._encoder(index))
         except BaseException:
             index.close()
             raise
@@ -96,16 +103,12 @@ class Library:
         self,
         snapshot: Snapshot,
         queries: Sequence[str],
-        vectors: Vectors | None,
+        vectors: Vectors,
         *,
         documents: bool = False,
         **how: Any,
     ) -> list[list[Hit]]:
-        """The hits of each query; ``vectors`` (q, d) unless the snapshot's own model encodes."""
-        if snapshot.encode is not None:
-            with snapshot.lock:
-                vectors = snapshot.encode(queries)
-        assert vectors is not None
+        """The hits of each query, of ``vectors`` (q, d) of the snapshot's model."""
         ranker = snapshot.index.ranker.with_bm25(self._weight)
         search = snapshot.index.search_documents if documents else snapshot.index.search
         found, size = list[list[Hit]](), 0

@@ -97,13 +97,15 @@ def serve_model(
             encoder,
             shown,
             index=library,
-            open_model=open_index_model,
+            open_model=lambda index: open_index_model(index).encoder,
             settings=settings,
             bm25_weight=bm25_weight,
             encode=encode,
         )
         address = f"http://{_place(host, listener.getsockname()[1])}"
         log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
+        if not hosts:
+            log(f"any Host header is accepted on {host}; --allow-host NAME limits it to names")
         make_server(app, settings).run(sockets=[listener])
 
 

@@ -4,6 +4,7 @@ Known names decide, then contents; ids, dates, labels and paths are not trained 
 readings are left, an error shows the two commands that part them.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +42,11 @@ SHOWN = 12  # columns that a line names
 PAIR_LABELS = {
     "entailment", "neutral", "contradiction", "true", "false", "yes", "no", "duplicate",
 }  # fmt: skip
+SORTING = re.compile(
+    r"(?:.*_)?(?:categor(?:y|ies)|kategorie|topic|tags?|lang|language|locale|type|kind|group|"
+    r"department|team|split|subset|domain|genre|intent|sentiment|status|priority|source|ids?|name)"
+)
+"""Names of columns that sort rows of any kind, rather than judge pairs."""
 
 Scored = str | int | bool | None
 """The column of scores; True for one by a known name, None if there is one, False for none."""
@@ -128,6 +134,7 @@ def training_roles(
             )
         raise InputError(table.source, f"{problem} with --columns")
     found = _pair(table, texts, cells, single=single)
+    _check_lists(table, [] if single else found, cells)
     return _roles(table, found, at, _labeled(table, found, cells, kinds) if at is None else "")
 
 
@@ -306,14 +313,42 @@ def _labeled(
     """A warning where pairs have labels, which may say that they do not belong together."""
     for at, column in enumerate(cells if len(texts) > 1 and table.names else ()):
         values = Counter(str(value) for value in column)
-        known = at not in texts and is_named(table.columns[at], LABEL) and 1 < len(values) <= GRADES
-        if known and (kinds[at] == NUMBER or any(v.casefold() in PAIR_LABELS for v in values)):
-            counts = ", ".join(f"{value} {n}" for value, n in values.most_common())
+        if at not in texts and len(values) > 1 and _judges(table.columns[at], values, kinds[at]):
+            counts = [f"{value} {n}" for value, n in values.most_common(GRADES)]
+            more = [f"{len(values) - GRADES} others"] * (len(values) > GRADES)
             return (
-                f"{table.columns[at]} has the values {counts} in the first {len(column)} rows, "
-                "but every row is used as a matching pair; remove rows that do not match"
+                f"{table.columns[at]} has the values {', '.join(counts + more)} in the first "
+                f"{len(column)} rows, but every row is used as a matching pair; remove rows that "
+                "do not match"
             )
     return ""
+
+
+def _judges(name: str, values: Counter[str], kind: str) -> bool:
+    """Whether values may grade pairs: scores by name, or a few that repeat."""
+    if is_named(name, SCORE):
+        return True
+    if len(values) > GRADES or max(map(len, values)) > 30:
+        return False
+    if is_named(name, LABEL) and (
+        kind == NUMBER or any(value.casefold() in PAIR_LABELS for value in values)
+    ):
+        return True
+    sorting = SORTING.fullmatch(roles.plain_name(name)) or any(
+        is_named(name, role) for role in (FACT, ID)
+    )
+    return not sorting and values.total() > len(values)
+
+
+def _check_lists(table: Table, texts: Sequence[int], cells: Sequence[Sequence[Any]]) -> None:
+    """Reject lists of positives or negatives in place of which there is no text to train on."""
+    for role in (POSITIVE, NEGATIVE):
+        named = [at for at, name in enumerate(table.names or ()) if is_named(name, role)]
+        listed = [at for at in named if any(isinstance(cell, list) for cell in cells[at])]
+        if listed and texts and not set(named) & set(texts):
+            problem = f"column {table.columns[listed[0]]!r} contains lists, not text"
+            remedy = 'write rows {"query": ..., "pos": [...], "neg": [...]} as jsonl'
+            raise InputError(table.source, f"{problem}; {remedy}, or choose --columns")
 
 
 # ---------------------------------------------------------------------- documents

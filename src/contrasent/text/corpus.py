@@ -8,9 +8,10 @@ lines and rows with an empty cell are skipped and counted.
 import hashlib
 import logging
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from contrasent.text.tables import (
     Table,
     brief,
     is_empty,
+    is_missing,
     memory_table,
     number_cell,
     open_tables,
@@ -99,6 +101,7 @@ class Corpus:
         self.skipped = 0
         self.left_out: dict[str, tuple[int, str]] = {}
         self.parts = [0]
+        self._uneven = Counter[str]()
         self._begins: tuple[int, ...] = (0,)  # tables at which joined corpora begin
         self._tables = tuple(_aligned(tables[0], table) for table in tables)
         self._at_least = at_least
@@ -130,11 +133,11 @@ class Corpus:
         return [one.path for one in sources if one is not None and isinstance(one.path, Path)]
 
     def notes(self) -> list[str]:
-        """Lines about the rows that the last complete iteration left out."""
+        """Lines about the rows that the last complete iteration left out, or changed."""
         return [
             f"{count:,} rows skipped: {why} (first: {place})"
             for why, (count, place) in self.left_out.items()
-        ]
+        ] + [f"{count:,} rows {what}" for what, count in self._uneven.items()]
 
     def join(self, *others: "Corpus") -> "Corpus":
         """Join several corpora, one after the other; each batch uses one of them.
@@ -176,13 +179,14 @@ class Corpus:
             table, names = roles.table, roles.names
             text_names = names[: self.width] if table.names or self.width > 1 else ("",)
             given = table.form == MEMORY  # of a program, whose gaps are faults
+            empty = is_missing if table.form in (".csv", ".tsv") else is_empty
             for line, cells in table.rows(roles.chosen):
                 if cells is None:
                     skipped += 1
                     begins = self.documents
                     continue
-                if cells is LONG or (not given and any(map(is_empty, cells))):
-                    why = LONGER if cells is LONG else _lacking(cells, names)
+                if cells is LONG or (not given and any(map(empty, cells))):
+                    why = LONGER if cells is LONG else _lacking(map(empty, cells), names)
                     leave(why, f"{table.source}:{line}")
                     continue
                 if begins:
@@ -212,6 +216,7 @@ class Corpus:
             raise InputError(self.source, "; ".join(filter(None, (problem, out))))
         self.skipped, self.starts, self.scores = skipped, starts, np.array(scores)
         self.parts, self.left_out = parts, left_out
+        self._uneven = sum((roles.table.uneven for roles in self._tables), Counter())
 
     def digest(self) -> str:
         """SHA-256, in hexadecimal, of all files' bytes and the choice of columns."""
@@ -295,6 +300,9 @@ def open_corpus(
     if not chosen:
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     scored = chosen[0].scored
+    if documents and len(chosen[0].places) > 1:
+        problem = f"needs a column of sentences; {shown} has {', '.join(chosen[0].names)}"
+        raise OptionError("documents", True, problem)
     return Corpus(shown, chosen, at_least=at_least, documents=documents, scored=scored)
 
 
@@ -345,9 +353,8 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and text != ""
 
 
-def _lacking(cells: Sequence[Any], names: Sequence[str]) -> str:
-    empty = [name for cell, name in zip(cells, names, strict=True) if is_empty(cell)]
-    return f"{' and '.join(empty)} empty"
+def _lacking(empty: Iterable[bool], names: Sequence[str]) -> str:
+    return f"{' and '.join(compress(names, empty))} empty"
 
 
 def read_labeled_pairs(path: str | Path, *, columns: Columns | None = None) -> ScoredPairs:

@@ -1,5 +1,7 @@
 """Hold out pairs, sentences or documents of a corpus, to measure a training without labels.
 
+The corpus alone says which, so that runs with several seeds can be compared on the same items.
+
 A view that takes the next sentence may still take a held-out one, which is not a row itself.
 """
 
@@ -49,10 +51,10 @@ def letters(texts: Sequence[str], column: int) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(marks), "<u8").astype(np.uint64)
 
 
-def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> Split:
+def hold_out(corpus: Corpus, count: int, *, keys: Keys = letters) -> Split:
     """Choose pairs to hold out, with all rows that share a text with them.
 
-    At most a fifth of the rows, by the seed alone, in two passes and linear time. Where nearly all
+    At most a fifth of the rows, in two passes and linear time. Where nearly all
     rows share texts, queries are held out whose documents stay in training, or documents whose
     queries do.
     """
@@ -61,7 +63,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
         raise OptionError("eval_size", count, problem)
     table, strings = _numbered(corpus, keys)
     texts = _Texts(table)
-    order = random_for(seed, HELDOUT).permutation(len(texts.rows))
+    order = random_for(0, HELDOUT).permutation(len(texts.rows))
     budget = len(texts.rows) // 5
     wanted = min(count, budget)
     chosen, gone = _whole(texts, order, wanted, budget)
@@ -187,19 +189,19 @@ def _one_side(
 
 
 def hold_out_sentences(
-    corpus: Corpus, count: int, *, seed: int, keys: Keys = letters
+    corpus: Corpus, count: int, *, keys: Keys = letters
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Choose sentences to hold out."""
     numbers, strings = _numbered(corpus, keys)
     marks = numbers[:, 0]
     _, first = np.unique(marks, return_index=True)
-    chosen = _chosen(corpus, np.sort(first), count, seed, "sentences")
+    chosen = _chosen(corpus, np.sort(first), count, "sentences")
     texts = [strings(row, 0) for row in chosen.tolist()]
     return np.flatnonzero(~np.isin(marks, marks[chosen])), texts
 
 
 def hold_out_documents(
-    corpus: Corpus, count: int, *, seed: int, keys: Keys = letters
+    corpus: Corpus, count: int, *, keys: Keys = letters
 ) -> tuple[NDArray[np.int64], list[list[str]]]:
     """Choose whole documents to hold out, of two sentences or more."""
     marks = _numbered(corpus, keys)[0][:, 0]
@@ -208,7 +210,7 @@ def hold_out_documents(
     for number in np.flatnonzero(np.diff(bounds) > 1):
         first.setdefault(marks[bounds[number] : bounds[number + 1]].tobytes(), int(number))
     several = np.array(list(first.values()), dtype=np.int64)
-    chosen = _chosen(corpus, several, count, seed, "documents of two sentences or more")
+    chosen = _chosen(corpus, several, count, "documents of two sentences or more")
     of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     held_out = np.isin(of_row, chosen)
     texts: dict[int, list[str]] = {int(number): [] for number in chosen}
@@ -226,9 +228,7 @@ def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]
     }
 
 
-def _chosen(
-    corpus: Corpus, several: NDArray[np.int64], count: int, seed: int, what: str
-) -> NDArray[np.int64]:
+def _chosen(corpus: Corpus, several: NDArray[np.int64], count: int, what: str) -> NDArray[np.int64]:
     """``count`` of the numbers of sentences or documents, or a fifth of them, rising."""
     wanted = min(count, len(several) // 5)
     if wanted < MIN_HELD_OUT:
@@ -239,4 +239,4 @@ def _chosen(
         if count == wanted:
             problem = f"eval_size {count}: at least {MIN_HELD_OUT} {what} are needed"
         raise TrainingError(f"{problem}; add text or choose another --evaluate")
-    return np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
+    return np.sort(random_for(0, HELDOUT).permutation(several)[:wanted])

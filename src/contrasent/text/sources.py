@@ -20,6 +20,7 @@ from typing import IO, Any
 from contrasent.errors import InputError
 from contrasent.files import writing
 
+SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
 PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read packed: ".txt.gz"
 PACKINGS = (".gz", ".xz")
@@ -172,7 +173,9 @@ def find(source: str | Path) -> list[Source]:
     form = JSON if plain.suffix.lower() == JSON else form_of(path)
     if form is None:
         suffix = path.suffix or "none"
-        raise InputError(source, f"unknown format (suffix {suffix}); supported: {KNOWN}")
+        remedy = "; save its sheet as CSV" if suffix.lower() in SHEETS else ""
+        problem = f"unknown format (suffix {suffix}){remedy}; supported: {KNOWN}"
+        raise InputError(source, problem)
     return [Source(path, form, str(source))]
 
 
@@ -246,7 +249,8 @@ def _check_decoded(line: str, source: str, number: int) -> None:
     except UnicodeEncodeError as error:
         problem = (
             f"byte 0x{ord(line[error.start]) - 0xDC00:02x} at character {error.start + 1} is not "
-            "UTF-8; convert the file, for instance: iconv -f LATIN1 -t UTF-8 FILE"
+            "UTF-8; convert the file from its encoding, such as WINDOWS-1252 (Western) or "
+            "WINDOWS-1251 (Cyrillic): iconv -f WINDOWS-1252 -t UTF-8 FILE"
         )
         if number == 1 and line.startswith(("\udcff\udcfe", "\udcfe\udcff")):
             problem = "the file is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 FILE"

@@ -9,15 +9,16 @@ line.
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contrasent.errors import InputError, OptionError, import_extra
+from contrasent.errors import HALF, InputError, OptionError, import_extra
 from contrasent.text import dialect as dialects
 from contrasent.text.dialect import Dialect
 from contrasent.text.sources import ARROW, JSON, Lines, Source, reading
@@ -32,7 +33,11 @@ _Rows = Iterator[tuple[int, Sequence[Any] | InputError | None]]  # with what is 
 MEMORY = "memory"  # the form of rows that no file holds
 ABSENT = object()  # the cell of a jsonl object that lacks the key
 LONG: tuple[Any, ...] = ()  # the cells of a row that has more of them than there are columns
+UNREAD: list[Any] = []  # the cells of a row that cannot be read, where that is no error
 AHEAD = 200  # rows of jsonl whose keys are columns, as later ones may lack some or have more
+
+MISSING = {"NULL", "\\N", "NaN", "<NA>", "#N/A", "N/A", "None"}
+"""Cells of csv and tsv that databases write for nothing, and pandas reads so."""
 
 Absent = TypeVar("Absent", str, None)
 
@@ -51,6 +56,7 @@ class Table:
     file: Source | None = None
     above: tuple[str, ...] = ()  # lines above the names of the columns, such as a title
     header: bool | None = True  # whether the first row names columns; None if it may be either
+    uneven: Counter[str] = field(default_factory=Counter)  # rows whose negatives did not all fit
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -113,7 +119,7 @@ def open_table(
         file: what to read.
         header: whether the first row of a csv or tsv names its columns; found if None.
         delimiter: of a csv or tsv; found if None.
-        lenient: an unreadable row counts as a blank line.
+        lenient: the cells of an unreadable row are ``UNREAD``; else it is an error.
         all_keys: read all of a jsonl, since the columns are then the keys of all rows.
         join: the cells of a row beyond the last column are text of the last one; else its cells
             are ``LONG``.
@@ -123,7 +129,7 @@ def open_table(
     form = dialects.sniffed(file)
     if form in (".csv", ".tsv"):
         return _delimited(file, form, header, delimiter, lenient=lenient, join=join)
-    objects, keys = form in (".jsonl", JSON), dict[str, None]()
+    objects, keys, uneven = form in (".jsonl", JSON), dict[str, None](), Counter[str]()
 
     def values() -> Iterator[Record]:
         read = _json_values if form == ".jsonl" else _json_list
@@ -134,10 +140,10 @@ def open_table(
 
     def opened() -> tuple[tuple[str, ...] | None, _Rows]:
         if objects:
-            return _jsonl(values(), file.shown, AHEAD, keys)
+            return _jsonl(values(), file.shown, AHEAD, keys, uneven)
         return None, ((n, None if line.isspace() else (line,)) for n, line in file.lines())
 
-    return _headed(file.shown, form, opened, file.content, file, lenient=lenient)
+    return _headed(file.shown, form, opened, file.content, file, uneven, lenient=lenient)
 
 
 def _delimited(
@@ -172,7 +178,7 @@ def _delimited(
         for number, row in read():
             if number < first[0] or (number == first[0] and names):
                 continue
-            if row is None or len(row) == width:
+            if not row or len(row) == width:
                 yield number, row
             elif len(row) < width:
                 yield number, [*row, *[""] * (width - len(row))]
@@ -196,7 +202,7 @@ def memory_table(rows: Sequence[Any], shown: str) -> Table:
     for row in rows:
         whole = isinstance(row, str) or not isinstance(row, Iterable)
         records.append(row if whole else dict(row) if isinstance(row, Mapping) else list(row))
-    width = len(records[0]) if isinstance(records[0], list) else None
+    uneven, width = Counter[str](), len(records[0]) if isinstance(records[0], list) else None
     for number, row in enumerate(records, 1):
         if width is not None and isinstance(row, list) and len(row) != width:
             problem = f"{len(row)} columns, and the first row has {width}"
@@ -207,7 +213,7 @@ def memory_table(rows: Sequence[Any], shown: str) -> Table:
             (n, InputError(shown, "None is not a text", line=n) if row is None else row)
             for n, row in enumerate(records, 1)
         )
-        return _jsonl(_sound(values, lenient=False), shown, len(records), {})
+        return _jsonl(_sound(values, lenient=False), shown, len(records), {}, uneven)
 
     def content() -> Iterator[bytes]:
         for row in records:
@@ -215,7 +221,7 @@ def memory_table(rows: Sequence[Any], shown: str) -> Table:
                 data = str(text).encode(errors="surrogatepass")
                 yield len(data).to_bytes(8, "little") + data
 
-    return _headed(shown, MEMORY, opened, content)
+    return _headed(shown, MEMORY, opened, content, None, uneven)
 
 
 def _headed(
@@ -223,7 +229,8 @@ def _headed(
     form: str,
     opened: Callable[[], tuple[tuple[str, ...] | None, _Rows]],
     content: Callable[[], Iterator[bytes]],
-    file: Source | None = None,
+    file: Source | None,
+    uneven: Counter[str],
     *,
     lenient: bool = False,
 ) -> Table:
@@ -234,15 +241,15 @@ def _headed(
 
     names, records = opened()
     rows = _sound(records, lenient)
-    first = next((cells for _, cells in rows if cells is not None), None)
-    return Table(shown, form, names, first, stream, content, file)
+    first = next((cells for _, cells in rows if cells is not None and cells is not UNREAD), None)
+    return Table(shown, form, names, first, stream, content, file, uneven=uneven)
 
 
 def _sound(rows: _Rows, lenient: bool) -> Iterator[Record]:
     for number, cells in rows:
         if isinstance(cells, InputError) and not lenient:
             raise cells
-        yield number, None if isinstance(cells, InputError) else cells
+        yield number, UNREAD if isinstance(cells, InputError) else cells
 
 
 def open_tables(
@@ -275,6 +282,11 @@ def is_empty(cell: Any) -> bool:
     return cell is None or cell is ABSENT or (isinstance(cell, float) and math.isnan(cell))
 
 
+def is_missing(cell: Any) -> bool:
+    """Whether a cell of a csv or tsv holds nothing, or stands for it."""
+    return is_empty(cell) or cell.strip() in MISSING
+
+
 def text_cell(value: Any, column: str, source: str, line: int) -> str:
     """A cell's text, without the white space around it."""
     if not isinstance(value, str):
@@ -288,12 +300,14 @@ def text_cell(value: Any, column: str, source: str, line: int) -> str:
         raise InputError(source, f"blank sentence{where}; remove the row", line=line)
     if "\0" in text:
         raise InputError(source, "the text contains a NUL byte; is this a text file?", line=line)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            problem = f"half a surrogate pair, {text[error.start]!r}, is not a character"
-            raise InputError(source, problem, line=line) from None
+    return _storable(text, source, line)
+
+
+def _storable(text: str, source: str, line: int) -> str:
+    """A text without halves of surrogate pairs, which cannot be stored."""
+    if not text.isascii() and (half := HALF.search(text)):
+        problem = f"half a surrogate pair, {half[0]!r}, is not a character"
+        raise InputError(source, problem, line=line)
     return text
 
 
@@ -315,7 +329,7 @@ def number_cell(value: Any, column: str, source: str, line: int) -> float:
 def id_cell(value: Any, source: str, line: int) -> str:
     """A cell's id: a string, or a whole number as one."""
     if isinstance(value, str) and value:
-        return value
+        return _storable(value, source, line)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     empty = "the id is empty; give every row one"
@@ -363,33 +377,36 @@ def _cells_of(lines: Lines, source: str, how: Dialect, *, strict: bool) -> _Rows
 
 
 def _jsonl(
-    values: Iterator[Record], source: str, ahead: int, known: Iterable[str]
+    values: Iterator[Record], source: str, ahead: int, known: Iterable[str], uneven: Counter[str]
 ) -> tuple[tuple[str, ...] | None, _Rows]:
     """Rows of the first value's kind; columns are known keys, and those of ``ahead`` rows."""
-    start = next((row for row in values if row[1] is not None), None)
+    above, start = _begin(values)
     if start is None:
-        return None, iter(())
+        return None, iter(above)
     first: Any = start[1]
     kinds: dict[type, str] = {str: "string", list: "array", dict: "object"}
     kind = kinds.get(type(first))
     if kind is None:
         problem = f"{brief(first)} is neither a string, nor an array, nor an object"
         raise InputError(source, problem, line=start[0])
-    if kind == "object" and isinstance(first.get("pos"), list) and "query" in first:
-        width = len(_cells(first, "neg"))
-        rows_of = partial(_group_rows, width=width, source=source)
+    head: list[tuple[int, Any]] = [*above, start, *islice(values, ahead)]
+    listed = kind == "object" and any(isinstance(first.get(key), list) for key in ("pos", "neg"))
+    if listed and "query" in first:
+        sizes = Counter(filter(None, (len(_cells(value, "neg")) for _, value in head)))
+        width = sizes.most_common(1)[0][0] if _cells(first, "neg") else 0
+        uneven.clear()  # as rows are read again
+        rows_of = partial(_group_rows, width=width, source=source, uneven=uneven)
         numbers = range(1, width + 1) if width > 1 else [""] * width
-        groups = (row for value in chain([start], values) for row in rows_of(*value))
+        groups = (row for value in chain(head, values) for row in rows_of(*value))
         return ("query", "pos", *(f"neg{n}" for n in numbers)), groups
-    head: list[tuple[int, Any]] = [start, *islice(values, ahead)]
     keys = (key for _, value in head if isinstance(value, dict) for key in value)
     names = tuple(dict.fromkeys(chain(known, keys))) if kind == "object" else None
 
     def rows() -> _Rows:
         value: Any
         for number, value in chain(head, values):
-            if value is None:
-                yield number, None
+            if value is None or value is UNREAD:
+                yield number, value
             elif type(value) is not type(first):
                 problem = f"{brief(value)} is not of type {kind}, unlike the first row"
                 yield number, InputError(source, problem, line=number)
@@ -405,28 +422,40 @@ def _jsonl(
     return names, rows()
 
 
-def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
+def _begin(values: Iterator[Record]) -> tuple[list[Record], Record | None]:
+    """The first row that is neither blank nor unreadable, and those above it."""
+    above = list[Record]()
+    for row in values:
+        if row[1] is not None and row[1] is not UNREAD:
+            return above, row
+        above.append(row)
+    return above, None
+
+
+def _group_rows(number: int, value: Any, *, width: int, source: str, uneven: Counter[str]) -> _Rows:
     """Rows {query, pos, neg}, as BGE trains on: one for each positive, negatives in turn."""
     if value is None:
         yield number, None
         return
     positives, negatives = (_cells(value, key) for key in ("pos", "neg"))
     if not positives or bool(negatives) != bool(width):
-        problem = "needs query, a list pos" + (
-            ", and a list neg as the first row has" * bool(width)
-        )
+        problem = "needs query, pos" + ", and neg as the first row has" * bool(width)
         if positives and negatives:
             problem = "has negatives, unlike the first row; all rows need them, or none"
         yield number, InputError(source, problem, line=number)
+    if positives and 0 < len(negatives) < width:
+        uneven[f"with fewer than {width} negatives, which are repeated"] += 1
+    elif width and len(negatives) > width * len(positives):
+        uneven[f"with more than {width} negatives for each pos; the rest is left out"] += 1
     taken = cycle(negatives)
     for positive in positives if negatives or not width else ():
         yield number, [value.get("query", ABSENT), positive, *islice(taken, width)]
 
 
 def _cells(value: Any, key: str) -> list[Any]:
-    """A list in an object; empty if it is not one."""
+    """A list of an object, or a text as one; empty if it is neither."""
     cells = value.get(key) if isinstance(value, dict) else None
-    return cells if isinstance(cells, list) else []
+    return cells if isinstance(cells, list) else [cells] if isinstance(cells, str) else []
 
 
 def _json_list(lines: Lines, source: str) -> _Rows:

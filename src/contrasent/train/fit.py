@@ -273,6 +273,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     )
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
     total = prepare.total_steps(objective, batches.plan, settings)
+    if parallel.is_main():
+        prepare.warn_of_views(batches, objective, settings, total)
     batch = batches.plan.batch_size
     monitor, drift = Monitor(), Drift(objective, batches, total)
     first = 0

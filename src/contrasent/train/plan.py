@@ -1,8 +1,9 @@
 """A run defined by names and values."""
 
 import hashlib
+import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,21 @@ from numpy.typing import NDArray
 from contrasent.datasets.hub import fetch_corpus
 from contrasent.datasets.sts import sts_pairs
 from contrasent.engine.registry import described, needs_pairs, needs_scores
-from contrasent.errors import OptionError, UserError
+from contrasent.errors import OptionError
 from contrasent.evaluate.geometry import DURING_TRAINING, geometry
-from contrasent.evaluate.validation import NeighborValidation, choose_validation
+from contrasent.evaluate.validation import (
+    LabeledValidation,
+    NeighborValidation,
+    choose_validation,
+    confirming,
+)
 from contrasent.files import read_object
 from contrasent.model.base import TASKS, Prompts
 from contrasent.model.description import describe
 from contrasent.model.pretrained import MINILM, resolve
+from contrasent.stats.bootstrap import MIN_ITEMS
 from contrasent.text.corpus import Corpus, open_corpus
-from contrasent.text.heldout import Keys, letters
+from contrasent.text.heldout import Split, hold_out
 from contrasent.text.tables import brief
 from contrasent.text.tokens import TextKeys, Tokenizer
 from contrasent.train.run import Evaluate, Keep, Run, RunFolder, choose_keep
@@ -35,6 +42,10 @@ from contrasent.train.settings import (
 
 if TYPE_CHECKING:
     from contrasent.engine.objective import Objective
+
+log = logging.getLogger(__name__)
+
+OTHERWISE = "train again, or compare with --collection or --pairs on other data"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +64,11 @@ class Plan:
     rows: NDArray[np.int64] | None = None  # of the corpus that are trained on; all if None
     note: str = ""  # held-out rows, and limits of the evaluation
 
+    def __post_init__(self) -> None:
+        if self.evaluate is None and (patience := self.settings.early_stopping_patience):
+            problem = "needs an evaluation, which this run does not have (--evaluate)"
+            raise OptionError("early_stopping_patience", patience, problem)
+
     def notices(self) -> list[str]:
         """What to know before the first step: the role of every column, and what is left out."""
         return [*self.corpus.roles, *self.corpus.notes(), *self.note.splitlines()]
@@ -70,7 +86,7 @@ class Plan:
             "objective": objective,
             "base": self.base_name,
             "corpus": {"source": self.corpus.source, "sha256": self.corpus.digest()},
-            "rows": None if self.rows is None else hashlib.sha256(self.rows.tobytes()).hexdigest(),
+            "rows": None if self.rows is None else rows_digest(self.rows),
             "evaluated": self.evaluate is not None,
             "evaluation": getattr(self.evaluate, "digest", "") or self.validation,
             "processes": processes,
@@ -131,7 +147,6 @@ def make_plan(
             None if evaluate is None else str(evaluate),
             corpus,
             settings.eval_size,
-            settings.seed,
             keys,
         )
     if isinstance(evaluator, NeighborValidation) and base_kind(folder) == LANGUAGE_MODEL:
@@ -187,18 +202,61 @@ def text_keys(
     return TextKeys(tokenizer, stored.lower_case, by_column)
 
 
-def keys_of_run(models: Iterable[str], width: int) -> Keys:
-    """Which texts were equal in the training of the first model that has a record of it."""
-    for name in models:
-        try:
-            folder = resolve(name)
-            settings = read_object(folder / "run" / "settings.json").get("settings")
-        except UserError:  # a report, or a name that an error is about elsewhere
+def run_of(folder: Path) -> dict[str, Any]:
+    """How a model was trained; empty if its folder tells of no training."""
+    # An export and run/best lie inside of the trained model.
+    homes = (folder.resolve(), *folder.resolve().parents[:2])
+    records = (read_object(home / "run" / "settings.json") for home in homes)
+    return next((record for record in records if "corpus" in record), {})
+
+
+def unseen_pairs(
+    models: Mapping[str, Path], corpus: Corpus
+) -> tuple[list[str], list[str], list[list[int]]]:
+    """Queries, documents and which belong together: of pairs that took no part in any model's run.
+
+    Neither trained on nor used to choose a step. Without a run on the corpus, those of a first one.
+    """
+    splits: dict[str, Split] = {}
+    digest, shown = corpus.digest(), Path(corpus.source).name
+    for name, folder in models.items():
+        run = run_of(folder)
+        if not run or run["rows"] in splits:
             continue
-        if settings:
-            prompts = describe(folder).prompts
-            return text_keys(folder, int(settings["max_seq_length"]), prompts, width, paired=True)
-    return letters
+        source, same = run["corpus"]["source"], run["corpus"]["sha256"] == digest
+        if not same and shown not in [Path(part).name for part in source.split(" + ")]:
+            log.warning("%s was trained on %s: does it share pairs with %s?", name, source, shown)
+            continue
+        settings, prompts = run["settings"], describe(folder).prompts
+        length, paired = int(settings["max_seq_length"]), not corpus.scored
+        keys = text_keys(folder, length, prompts, corpus.width, paired=paired)
+        split = hold_out(corpus, int(settings["eval_size"]), keys=keys)
+        if not same or run["rows"] != rows_digest(split.train):
+            problem = f"{name} was trained on other rows or columns than --evaluate heldout leaves"
+            raise OptionError("--on", shown, f"{problem}; {OTHERWISE}")
+        splits[run["rows"]] = split
+    if not splits:
+        split = hold_out(corpus, Settings().eval_size)
+        return split.queries, split.pool, split.relevant
+    fair = []
+    for split in splits.values():
+        labeled = LabeledValidation(split.queries, split.documents, split.scores)
+        every = np.arange(len(split.queries))
+        places = labeled.halves()[1] if corpus.scored else confirming(every)
+        fair.append({(split.queries[place], split.documents[place]) for place in places})
+    split = min(splits.values(), key=lambda split: len(split.queries))
+    pairs = enumerate(zip(split.queries, split.documents, strict=True))
+    kept = [place for place, pair in pairs if all(pair in few for few in fair)]
+    if len(kept) < MIN_ITEMS:
+        problem = f"{len(kept)} of its pairs were held out by all models and chose no step"
+        remedy = f"{MIN_ITEMS} are needed, as of {10 * MIN_ITEMS} pairs and one eval_size"
+        raise OptionError("--on", shown, f"{problem}; {remedy}; {OTHERWISE}")
+    return [split.queries[n] for n in kept], split.pool, [split.relevant[n] for n in kept]
+
+
+def rows_digest(rows: NDArray[np.int64]) -> str:
+    """How a run records the rows that it trains on."""
+    return hashlib.sha256(rows.tobytes()).hexdigest()
 
 
 def geometry_on_stsb() -> Evaluate:

@@ -26,6 +26,7 @@ from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan
 from contrasent.text.cache import TokenCache, tokenized
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
+from contrasent.text.views import Identity
 from contrasent.train.plan import column_prompts, with_prompts
 from contrasent.train.settings import Settings
 from contrasent.types import Vectors, batched
@@ -189,14 +190,30 @@ def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
 def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
     """Warn how many rows are read alike; not below one in a hundred, or if masked."""
     cache, rows = batches.cache, len(batches.cache)
-    how = getattr(objective.contrast, "duplicates", None)
-    if how == "mask" or rows > COMPARED:
+    if getattr(objective.contrast, "duplicates", None) == "mask" or rows > COMPARED:
         return
     equal = rows - len(np.unique(cache.keys(), axis=0))
     if equal and 100 * equal >= rows:
-        remedy = "remove them, or use --set duplicates=mask" if how else "remove them"
+        masked = "duplicates" in objective.describe()
+        remedy = "remove them, or use --set duplicates=mask" if masked else "remove them"
         shown = f"{equal:,} of {rows:,} rows are duplicates after tokenization"
         log.warning("%s. Duplicates act as false negatives: %s", shown, remedy)
+
+
+def warn_of_views(batches: Collator, objective: Objective, settings: Settings, total: int) -> None:
+    """Warn where a sentence is its own negative, or a positive that equals it."""
+    rows, most = len(batches.plan.rows), len(batches.plan.rows) - batches.plan.batch_size
+    queue, contrast = objective.queue, objective.contrast
+    if queue is not None and queue.size > most and total > batches.plan.steps_per_epoch:
+        log.warning(
+            "the queue of %d holds sentences of the batch, of %d rows in all, as their own "
+            "negatives; use --set queue_size=%d or less", queue.size, rows, max(0, most),
+        )  # fmt: skip
+    plain = all(isinstance(view, Identity) for view in objective.views[:2])
+    plain &= not objective.labeled and objective.second is None
+    noisy = settings.dropout or settings.attention_dropout
+    if plain and contrast is not None and contrast.positives == "noisy" and not noisy:
+        log.warning("without dropout both views of a sentence are identical; raise dropout")
 
 
 def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> int:

@@ -103,6 +103,11 @@ class Run:
     history: list[tuple[int, float]] = field(default_factory=list)
     shares: list[dict[str, float]] = field(default_factory=list)
 
+    @property
+    def proven(self) -> bool:
+        """True if the best step is better by a gain whose interval is above zero."""
+        return bool(self.improved and self.gain and self.gain.low is not None)
+
     def _repr_html_(self) -> str:
         """The outcome as a table of HTML, for a notebook."""
         facts: dict[str, Any] = {"folder": self.folder, "steps": self.steps}

@@ -23,7 +23,14 @@ from contrasent.engine.parameters import (
     Size,
     check_values,
 )
-from contrasent.engine.registry import base_shape, needs_pairs, parameters, parts, published
+from contrasent.engine.registry import (
+    base_shape,
+    needs_pairs,
+    parameters,
+    parts,
+    published,
+    resolve,
+)
 from contrasent.errors import OptionError, check_choice
 from contrasent.model.pooling import POOLERS
 from contrasent.processes import BF16, instructions
@@ -276,6 +283,38 @@ class Defaults:
         return f"Defaults {'; '.join(parts)}" if parts else ""
 
 
+QUEUE = ("momentum", "momentum_init", "queue_column", "queue_start")
+DIMENSIONS = ("temperature", "norm", "variance", "reduction", "epsilon")
+NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "bias": {"loss": ("sigmoid",)},
+    "alpha": {"copies": ("negative",), "hard_negatives": ()},
+    "edit_ratio": {"edits": ("insert", "delete", "all")},
+    "passes": {"positives": ("mean",), "negatives": ("mean",)},
+    "noise_variance": {"positives": ("gaussian",), "negatives": ("gaussian",)},
+    **{name: {"queue_size": ()} for name in QUEUE},
+    **{f"dimension_{name}": {"dimension_weight": ()} for name in DIMENSIONS},
+}
+"""Parameters that have an effect with others alone: one of their values, or any but 0."""
+
+
+def check_needs(objective: str, given: Values, stated: Iterable[str], run: Values) -> None:
+    """Reject a stated parameter, not its default, that other values leave without effect."""
+    for name in NEEDS.keys() & given.keys() & set(stated):
+        absent: Values = {}
+        for method, values in resolve(objective, given):
+            if name in values and given[name] != method.parameters[name].default:
+                found = {key: (run | values)[key] for key in NEEDS[name] if key in run | values}
+                needs = NEEDS[name].items()
+                if not found or any(found.get(k) in v if v else found.get(k) for k, v in needs):
+                    break
+                absent |= found
+        else:
+            wanted = [f"{key}={' or '.join(NEEDS[name][key]) or '...'}" for key in absent]
+            if wanted:
+                problem = f"has no effect without {' or '.join(wanted)}"
+                raise OptionError(name, given[name], problem)
+
+
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
     """All settings of a run."""
@@ -314,7 +353,10 @@ def resolve_settings(
         values.setdefault("precision", checked.precision)
     values = {name: value for name, value in values.items() if name not in stated}
     of_run, of_objective = choose({**values, **stated}, objective)
-    return ResolvedSettings(Settings(**of_run), of_objective, Defaults(kind, values))
+    settings = Settings(**of_run)
+    hard = settings.hard_negatives or getattr(corpus, "width", 3) - 2  # columns of a corpus
+    check_needs(objective, of_objective, stated, {"hard_negatives": hard})
+    return ResolvedSettings(settings, of_objective, Defaults(kind, values))
 
 
 def base_kind(folder: Path | None) -> str:
