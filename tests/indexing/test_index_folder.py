@@ -82,7 +82,7 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     narrow = notes / "faq.csv"
     with pytest.raises(InputError, match=r"faq.csv: has no column 'year', which the index keeps"):
         add_rows(tmp_path / "every", narrow, update=True)
-    add_rows(tmp_path / "every", narrow, update=True, column="answer", metadata=["question"])
+    add_rows(tmp_path / "every", narrow, update=True, column="answer", metadata=["id"])
     index_folder(notes / "boats.md", tmp_path / "plain", model=models / "mean")
     with pytest.raises(OptionError, match="needs --id"):
         add_rows(tmp_path / "plain", table, update=True)
