@@ -99,7 +99,7 @@ PAGES = (
     Page(
         "metrics",
         "Metrics",
-        "contrasent.metrics:cosine,norms,normalize,rank,pearson,spearman,reciprocal_ranks,dcg_at_k,"
+        "contrasent.metrics:cosine,norms,normalize,rank,pearson,spearman,dcg_at_k,"
         "ndcg_at_k,alignment,uniformity,nearness,anisotropy,singular_values,effective_rank,"
         "neighbors,shared_share,rank_biased_overlap",
     ),
