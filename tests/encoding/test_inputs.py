@@ -112,7 +112,7 @@ def test_a_file_that_is_written_again_between_shards_is_named(tmp_path):
     ("a\n\x00b\n", {}, InputError, r"a\.jsonl:"),
     ('{"text": "a"}\n{"text": 3}\n', {}, InputError, r"a\.jsonl:2: .*contains 3"),
     ('{"text": "a"}\n{"text": " "}\n', {}, InputError, r"a\.jsonl:2: blank"),
-    ('{"text": "a", "id": null}\n', {"identity": "id"}, InputError, r":1: the id must be"),
+    ('{"text": "a", "id": null}\n', {"identity": "id"}, InputError, r":1: the id is empty"),
     ('{"one": "a", "two": "b"}\n', {}, InputError, "choose one with --column"),
     ('{"one": "a", "two": "b"}\n', {"text": "tow"}, OptionError, "did you mean 'two'"),
     ("\n\n", {}, InputError, "contains no text"),

@@ -1,6 +1,7 @@
 """An index that is served with its model, and one that gets another model while it is served."""
 
 import copy
+import json
 import logging
 import types
 
@@ -108,7 +109,7 @@ def search(url):
 def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplog):
     """The server takes the new model up; where it cannot be loaded, the old vectors answer on."""
     other = turned(encoder)
-    made = Index.build(other.encode, LINES, model="other")
+    made = Index.build(other.encode, LINES)
     expected = {
         False: [
             hit.text
@@ -121,28 +122,28 @@ def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplo
     def open_model(of):
         if not known:
             raise ModelError("the model is not there")
-        assert of.model == "other"
+        assert of.model == other.identity
         return other
 
     caplog.set_level(logging.INFO)
     with running(app_of(index=Index.open(folder), open_model=open_model)) as url:
         assert search(url) == expected[False]
-        reembed(folder, other.encode, model="other")
+        reembed(folder, other.encode, model=other.identity)
         if known:
             until(lambda: search(url) == expected[True])  # the server looks once a second
-            assert '{"event": "index", "model": "other"}' in caplog.messages
+            assert json.dumps({"event": "index", "model": other.identity}) in caplog.messages
         else:
             until(lambda: search(url) and "the model is not there" in caplog.text)
             assert search(url) == expected[False]
         # So do the routes that ask the model alone.
-        model, identity = (other, "other") if known else (encoder, encoder.identity)
+        model = other if known else encoder
         answer = httpx.post(f"{url}/v1/embeddings", timeout=60, json={"input": "a boat"}).json()
         assert answer["data"][0]["embedding"] == pytest.approx(model.encode("a boat"), abs=1e-6)
         body = {"a": "a boat", "b": "taob a"}
         scores = httpx.post(f"{url}/similarity", timeout=60, json=body).json()["scores"]
         assert scores[0] == pytest.approx(model.similarity("a boat", ["taob a"]), abs=1e-5)
         (about,) = httpx.get(f"{url}/v1/models", timeout=60).json()["data"]
-        assert (about["identity"], about["prompts"]) == (identity, model.prompts.texts)
+        assert (about["identity"], about["prompts"]) == (model.identity, model.prompts.texts)
 
 
 def test_a_served_index_does_not_hold_the_log_of_its_writers(encoder, folder):
