@@ -230,7 +230,8 @@ def watch_index(
                     due, wait = time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
         except (WatchfilesRustInternalError, FileNotFoundError) as error:  # such as non-UTF-8 names
             log(f"{documents}: watching begins again ({brief(error)})")
-            time.sleep(1)
+            time.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
         due = 0.0
 
 
