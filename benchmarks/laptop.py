@@ -4,8 +4,9 @@
 
 Both take the same sentences of Wikipedia, 64 a step, at most 32 tokens, the same rate (falling to
 zero), temperature, pooling (mean) and dropout in attention (0.1), in fp32. Printed are the minutes
-of all steps, the median ratio of neighboring steps with its 95 % interval, and what each model
-scores on STS-B's development set (Spearman x 100, the papers' form), with the base's score.
+of all steps (of ours with saving the model, which the other does not), the median ratio of
+neighboring steps with its 95 % interval, and what each model scores on STS-B's development set
+(Spearman x 100, the papers' form), with the base's score.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.training import Case, Gate, Side, interval
+from benchmarks.training import Case, Gate, Side, interval, train_theirs, wait_at_steps
 from benchmarks.worker import sentences
 
 BASE = "smollm2-135m"
@@ -45,15 +46,8 @@ def ours(case: Case, gate: Gate) -> float:
     from contrasent.encoder.encoder import TorchEncoder
     from contrasent.train.fit import fit
     from contrasent.train.settings import Settings
-    from contrasent.train.step import StepRunner
 
-    take = StepRunner.take
-
-    def taking(self: StepRunner, step: int) -> Any:
-        gate()
-        return take(self, step)
-
-    StepRunner.take = taking  # type: ignore[method-assign]
+    wait_at_steps(gate)
     settings = Settings(
         batch_size=case.batch,
         max_seq_length=case.tokens,
@@ -74,15 +68,8 @@ def ours(case: Case, gate: Gate) -> float:
 
 def theirs(case: Case, gate: Gate) -> float:
     """Train by SentenceTransformerTrainer."""
-    from datasets import Dataset
-    from sentence_transformers import (  # type: ignore[attr-defined]
-        SentenceTransformer,
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-        models,
-    )
+    from sentence_transformers import SentenceTransformer, models  # type: ignore[attr-defined]
     from sentence_transformers.losses import MultipleNegativesRankingLoss
-    from transformers import TrainerCallback
 
     from contrasent.model.pretrained import resolve
 
@@ -91,32 +78,12 @@ def theirs(case: Case, gate: Gate) -> float:
     model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
     model.max_seq_length = case.tokens
 
-    class Turn(TrainerCallback):
-        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-            gate()
-
-    texts = sentences(case.batch * case.steps)
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = SentenceTransformerTrainingArguments(
-            folder,
-            per_device_train_batch_size=case.batch,
-            max_steps=case.steps,
-            learning_rate=RATE,
-            seed=SEED,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            logging_strategy="no",
-            dataloader_num_workers=0,
-            use_cpu=True,
-        )
-        SentenceTransformerTrainer(
-            model=model,
-            args=arguments,
-            train_dataset=Dataset.from_dict({"anchor": texts, "positive": texts}),
-            loss=MultipleNegativesRankingLoss(model, scale=20.0),
-            callbacks=[Turn()],
-        ).train()
+    texts, loss = (
+        sentences(case.batch * case.steps),
+        MultipleNegativesRankingLoss(model, scale=20.0),
+    )
+    how = {"per_device_train_batch_size": case.batch, "max_steps": case.steps, "seed": SEED}
+    train_theirs(model, loss, texts, texts, gate, learning_rate=RATE, **how)
     gate()
     return scored(lambda texts: model.encode(texts, show_progress_bar=False))
 

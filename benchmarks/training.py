@@ -206,13 +206,25 @@ def cached(case: Case, gate: Gate) -> None:
     _ours(case, gate, chunk=case.chunk)
 
 
+def wait_at_steps(gate: Gate) -> None:
+    """Let every step of our own loop wait for its turn."""
+    from contrasent.train.step import StepRunner
+
+    take = StepRunner.take
+
+    def taking(self: StepRunner, step: int) -> Any:
+        gate()
+        return take(self, step)
+
+    StepRunner.take = taking  # type: ignore[method-assign]
+
+
 def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> None:
     from contrasent.encoder.encoder import TorchEncoder
     from contrasent.objectives.simcse import SimCSE
     from contrasent.objectives.simcse_supervised import SupervisedSimCSE
     from contrasent.train.fit import fit
     from contrasent.train.settings import Settings
-    from contrasent.train.step import StepRunner
 
     steps = case.steps + WARM
     encoder = TorchEncoder.load(
@@ -221,13 +233,7 @@ def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> Non
         dropout=0.1,
         attention_dropout=0.1,
     )
-    take = StepRunner.take
-
-    def taking(self: StepRunner, step: int) -> Any:
-        gate()
-        return take(self, step)
-
-    StepRunner.take = taking  # type: ignore[method-assign]
+    wait_at_steps(gate)
     settings = Settings(
         batch_size=case.batch,
         max_seq_length=case.tokens,
@@ -245,18 +251,11 @@ def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> Non
 
 def theirs(case: Case, gate: Gate) -> None:
     """Train by SentenceTransformerTrainer."""
-    from datasets import Dataset
-    from sentence_transformers import (  # type: ignore[attr-defined]
-        SentenceTransformer,
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-        models,
-    )
+    from sentence_transformers import SentenceTransformer, models  # type: ignore[attr-defined]
     from sentence_transformers.losses import (
         CachedMultipleNegativesRankingLoss,
         MultipleNegativesRankingLoss,
     )
-    from transformers import TrainerCallback
 
     if case.encoder == "MiniLM":
         model = SentenceTransformer(base(case), device="cpu")
@@ -275,6 +274,21 @@ def theirs(case: Case, gate: Gate) -> None:
         else MultipleNegativesRankingLoss(model, scale=20.0)
     )
 
+    how = {"per_device_train_batch_size": case.batch, "max_steps": steps + 1}
+    train_theirs(model, loss, anchors, positives, gate, learning_rate=3e-5, **how)
+
+
+def train_theirs(
+    model: Any, loss: Any, anchors: list[str], positives: list[str], gate: Gate, **how: Any
+) -> None:
+    """Train by SentenceTransformerTrainer, every step in its turn; ``how``: its arguments."""
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from transformers import TrainerCallback
+
     class Turn(TrainerCallback):
         def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
             gate()
@@ -282,15 +296,13 @@ def theirs(case: Case, gate: Gate) -> None:
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
             folder,
-            per_device_train_batch_size=case.batch,
-            max_steps=steps + 1,
-            learning_rate=3e-5,
             save_strategy="no",
             report_to=[],
             disable_tqdm=True,
             logging_strategy="no",
             dataloader_num_workers=0,
             use_cpu=True,
+            **how,
         )
         SentenceTransformerTrainer(
             model=model,

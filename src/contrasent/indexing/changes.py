@@ -111,7 +111,8 @@ def add_rows(
     if update and id_column is None:
         raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     name = None if model is None else str(model)
-    table = Records(str(source), TableColumns(column, columns, id_column, metadata))
+    table = TableColumns(column, columns, id_column, metadata).read(str(source))
+    assert isinstance(table, Records)
     lacking = [one for one in known.get("all", ()) if one not in table.metadata]
     if lacking and list(metadata) == [ALL]:
         problem = f"has no column {lacking[0]!r}, which the index keeps as metadata; add it, or "

@@ -354,7 +354,7 @@ def resolve_settings(
     values = {name: value for name, value in values.items() if name not in stated}
     of_run, of_objective = choose({**values, **stated}, objective)
     settings = Settings(**of_run)
-    hard = settings.hard_negatives or getattr(corpus, "width", 3) - 2  # columns of a corpus
+    hard = settings.hard_negatives or max(0, getattr(corpus, "width", 3) - 2)  # or columns
     check_needs(objective, of_objective, stated, {"hard_negatives": hard})
     return ResolvedSettings(settings, of_objective, Defaults(kind, values))
 
