@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from contrasent.encoder import attention, dropout
+from contrasent.encoder import attention, dropout, products
 from contrasent.encoder.attention import Group, Packing
 from contrasent.encoder.backbone import PooledBackbone
 from contrasent.encoder.encoder import TorchEncoder
@@ -115,6 +115,26 @@ def test_vectors_and_gradients_are_those_of_padded_rows(tiny, kind, pooling, nea
     with torch.no_grad():
         encoder.packed = True
         assert torch.allclose(encoder(tokens), plain, rtol=0, atol=1e-10)
+
+
+def test_products_in_bfloat16_are_widened_in_the_backward_too(bert, monkeypatch):
+    """No naive product of bfloat16 in attention: six of each layer's groups go by float32."""
+    encoder, tokens = load(bert)
+    encoder.float()
+    monkeypatch.setattr(products, "instructions", lambda: {"avx2"})
+    plain, sizes = torch.baddbmm, []
+
+    def seen(start, one, two, **named):
+        sizes.append(one.dtype)
+        return plain(start, one, two, **named)
+
+    monkeypatch.setattr(torch, "baddbmm", seen)
+    with torch.autocast("cpu", torch.bfloat16), products.Widened():
+        vectors = encoder(tokens)
+        forward = len(sizes)
+        vectors.sum().backward()
+    assert forward and len(sizes) == 3 * forward
+    assert set(sizes) == {torch.float32}
 
 
 class counted:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from commands import invoke
 from contrasent import fit, processes
 from contrasent.encoder import products
-from contrasent.encoder.products import ONEDNN, TORCH, VARIABLE, Widened
+from contrasent.encoder.products import ONEDNN, TORCH, VARIABLE, Widened, in_batches
 from contrasent.errors import OptionError
 
 WIDE = {"avx2", "avx512f", "avx512_bf16"}
@@ -198,12 +198,14 @@ def test_widened_products_round_where_bfloat16_does(rows, inner, columns, seed):
     assert close(b.grad, grad.sum(0), rows * largest)
 
 
-def test_widened_products_of_attention_and_of_full_precision():
+def test_widened_products_of_attention_and_of_full_precision(monkeypatch):
     random = torch.Generator().manual_seed(2)
     one, two = (torch.randn(3, 5, 7, generator=random).bfloat16() for _ in range(2))
     out = torch.full((3, 5, 5), torch.nan).bfloat16()
+    monkeypatch.setattr(products, "instructions", lambda: {"avx2"})
+    used = in_batches(one)(one, two.mT, 0.25, out)
+    assert used is out
     with Widened():
-        torch.baddbmm(out, one, two.mT, beta=0, alpha=0.25, out=out)
         times = one @ two.mT
         full = one.float() @ two.mT.float()
     exact = 0.25 * np.einsum("bik,bjk->bij", one.double().numpy(), two.double().numpy())

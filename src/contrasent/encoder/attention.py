@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from contrasent.encoder import dropout as dropout_
+from contrasent.encoder import products
 from contrasent.types import Tokens
 
 OVERHEAD = 192  # cost of one more group in tokens: the overhead of a forward pass
@@ -331,10 +332,11 @@ class _Attend(torch.autograd.Function):
         weights = torch.empty_like(scores)
         squares, shares = (list(_squares(packing, x, shared)) for x in (scores, weights))
         blocks = list(zip(*(_blocks(packing, x, shared) for x in by_head), strict=True))
+        multiply = products.in_batches(query)
         for group, square, share, (q, k, _) in zip(
             packing.near, squares, shares, blocks, strict=True
         ):
-            torch.baddbmm(square, q, k.mT, beta=0, alpha=scale, out=square)
+            multiply(q, k.mT, scale, square)
             _forbid(square, group, mask)
             torch.softmax(square, -1, out=share)
         drawn = dropout_.draw_mask(weights, p)
@@ -343,7 +345,7 @@ class _Attend(torch.autograd.Function):
         mixed = torch.empty_like(by_head[0])
         used = shares if drawn.mask is None else squares
         for square, (*_, v), out in zip(used, blocks, _blocks(packing, mixed, shared), strict=True):
-            torch.baddbmm(out, square, v, beta=0, alpha=drawn.scale, out=out)
+            multiply(square, v, drawn.scale, out)
         ctx.attention = packing, scale, drawn.scale, drawn.again
         ctx.save_for_backward(*by_head, weights)
         return _by_token(packing, mixed, heads)
@@ -359,8 +361,9 @@ class _Attend(torch.autograd.Function):
         outer[packing.by_head(heads)[2]] = 0
         inner = torch.empty_like(weights)
         columns = [list(_blocks(packing, x, shared)) for x in (*by_head, outer)]
+        multiply = products.in_batches(grad)
         for square, v, g in zip(_squares(packing, inner, shared), *columns[2:], strict=True):
-            torch.baddbmm(square, g, v.mT, beta=0, alpha=kept, out=square)
+            multiply(g, v.mT, kept, square)
         mask, dropped = again(), weights
         if mask is not None:
             inner.mul_(mask)
@@ -372,9 +375,9 @@ class _Attend(torch.autograd.Function):
             *given, *columns, *targets, strict=True
         ):
             slope = torch._softmax_backward_data(square, share, -1, share.dtype)
-            torch.baddbmm(to_q, slope, k, beta=0, alpha=scale, out=to_q)
-            torch.baddbmm(to_k, slope.mT, q, beta=0, alpha=scale, out=to_k)
-            torch.baddbmm(to_v, use.mT, g, beta=0, alpha=kept, out=to_v)
+            multiply(slope, k, scale, to_q)
+            multiply(slope.mT, q, scale, to_k)
+            multiply(use.mT, g, kept, to_v)
         numbers = heads, shared, shared
         grads = (_by_token(packing, x, n) for x, n in zip(results, numbers, strict=True))
         return *(x.transpose(1, 2) for x in grads), None, None, None, None

@@ -104,16 +104,28 @@ class Widened(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = dict(kwargs or {})
-        if func is torch.baddbmm and args[1].dtype == torch.bfloat16 and "out" in given:
-            out = given.pop("out")
-            wide = torch.empty(out.shape)
-            torch.baddbmm(wide, *(x.float() for x in args[1:]), **given, out=wide)
-            return out.copy_(wide)
         if func not in PRODUCTS or not _in_bfloat16(*args, *given.values()):
             return func(*args, **given)
         with torch.autocast("cpu", enabled=False):
             named = {name: _rounded(value) for name, value in given.items()}
             return func(*map(_rounded, args), **named).bfloat16()
+
+
+def in_batches(like: Tensor) -> Callable[[Tensor, Tensor, float, Tensor], Tensor]:
+    """How ``scale`` times the products of two batches are written to ``out``.
+
+    Functions of autograd multiply by this themselves: no mode of torch is active in a backward.
+    """
+    bfloat16 = like.dtype == torch.bfloat16 and like.device.type == "cpu"
+    return _widened_batches if bfloat16 and widens() else _batches
+
+
+def _batches(one: Tensor, two: Tensor, scale: float, out: Tensor) -> Tensor:
+    return torch.baddbmm(out, one, two, beta=0, alpha=scale, out=out)
+
+
+def _widened_batches(one: Tensor, two: Tensor, scale: float, out: Tensor) -> Tensor:
+    return out.copy_(_batches(one.float(), two.float(), scale, torch.empty(out.shape)))
 
 
 PRODUCTS = (
