@@ -3,17 +3,20 @@
 import json
 import re
 import tomllib
+from collections import defaultdict
 from dataclasses import fields
 
 import pytest
 import typer
-from tools import notebooks, reference
+from tools import notebooks, reference, sizes
 
 from commands import invoke
 from contrasent.cli.app import app
+from contrasent.report import Report
 from doc_pages import PAGES, ROOT, blocks, forget, links
 
 SRC = ROOT / "src" / "contrasent"
+RESEARCH = ROOT / "research"
 LANGUAGES = {"sh", "python", "toml", "text", "json", "bibtex"}
 NOTES = {"", "not run", "parse only", "small", "exits", "file", "printed"}
 
@@ -214,14 +217,21 @@ def test_every_setting_that_a_page_sets_exists():
     assert cards and len(shown) > 60
 
 
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """What ``reproduce`` reports of stored runs, by item."""
+    report = tmp_path_factory.mktemp("stored") / "report.json"
+    stored = ["--from", str(RESEARCH / "reproduction" / "contrasent-small")]
+    stored += ["--json-file", str(report)]
+    assert invoke("reproduce", "own:headlines", "own:halves", "--quiet", *stored).exit_code == 0
+    return {item["name"]: item for item in json.loads(report.read_text("utf-8"))["items"]}
+
+
 @pytest.mark.parametrize("item", ["own:headlines", "own:halves"])
-def test_the_page_of_verdicts_says_what_the_command_prints(item, tmp_path):
-    folder, report = ROOT / "research" / "reproduction", tmp_path / "report.json"
-    stored = ["--from", str(folder / "contrasent-small"), "--json-file", str(report)]
-    assert invoke("reproduce", item, "--quiet", *stored).exit_code == 0
-    page = (folder / "README.md").read_text("utf-8")
+def test_the_page_of_verdicts_says_what_the_command_prints(item, reported):
+    page = (RESEARCH / "reproduction" / "README.md").read_text("utf-8")
     count = 0
-    for claim in json.loads(report.read_text("utf-8"))["items"][0]["claims"]:
+    for claim in reported[item]["claims"]:
         if len(claim["parts"]) > 1 or claim["verdict"]["word"] == "not run":
             continue
         (part,) = claim["parts"]
@@ -230,6 +240,65 @@ def test_the_page_of_verdicts_says_what_the_command_prints(item, tmp_path):
         assert f"| {mean:+.1f} | [{low:+.1f}, {high:+.1f}] | {said}" in page, claim["text"]
         count += 1
     assert count >= 5
+
+
+def gains(text):
+    """Values with an interval, as pages print them: ``+5.2 [+4.8, +5.6]``, or in two cells."""
+    number = r"([+-]?\d+\.\d+)"
+    form = rf"{number}(?: nDCG@10)?(?: \|)? \[{number}, {number}\]"
+    return {tuple(map(float, found)) for found in re.findall(form, text)}
+
+
+def rounded(places, name, *found):
+    """The mean over some results of a value and of the ends of its interval."""
+    keys = (name, "low", "high")
+    return tuple(round(sum(one[key] for one in found) / len(found), places) for key in keys)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/choosing.md", "docs/searching.md"])
+def test_every_gain_on_a_page_is_stored(page, reported):
+    rows, claims = (reported["own:headlines"][name] for name in ("rows", "claims"))
+    points = [row["cells"]["avg"].get("difference") for row in rows]
+    points += [part["effect"] for claim in claims for part in claim["parts"]]
+    stored = {rounded(1, "ours", one) for one in points if one}
+    seeds = defaultdict(dict)  # what queries taught, on others and by cross-validation
+    for line in (RESEARCH / "adaptation" / "teaching.jsonl").read_text("utf-8").splitlines():
+        found = json.loads(line)
+        for one in [found.get("gain"), *found.get("curve", ())]:
+            if one:
+                seeds[found["collection"], one.get("teach")][found["seed"]] = one
+    stored |= {rounded(3, "value", *of.values()) for of in seeds.values() if {*of} == {0, 1, 2}}
+    for name in ("adaptation.md", "serving.md"):
+        stored |= gains((RESEARCH / name).read_text("utf-8"))
+    shown = gains((ROOT / page).read_text("utf-8"))
+    assert shown <= stored
+    assert len(shown) >= 4
+
+
+def test_the_curves_of_the_language_model_are_stored():
+    page = (ROOT / "docs" / "tutorials" / "language-model.md").read_text("utf-8")
+    table = re.findall(r"^\| .* \| 54\.7 \| .* \|$", page, re.M)
+    shown = [row.partition("54.7")[2].strip("| ").split(" | ") for row in table]
+    stored = {}
+    for path in (RESEARCH / "reproduction" / "smollm2-135m").rglob("train-*.json"):
+        run = json.loads(path.read_text("utf-8"))
+        steps = {step: Report.from_json(report) for step, report in run["trace"]}
+        scores = [steps[at].one(task="STSB", metric="spearman") for at in (50, 100, 150, 250)]
+        stored[run["label"].split("'")[1]] = [f"{100 * score.value:.1f}" for score in scores]
+    methods = ("SimCSE", "ESimCSE", "SimCSE++", "SimCSE with labels")
+    assert shown == [stored[f"{name}, 0.0001"] for name in methods]
+
+
+def test_the_sizes_of_extras_count_all_that_they_ask_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    shown = dict(re.findall(r"^\| `(\w+)` adds[^|]*\| [\d,]+ \| (\d+) \|$", page, re.M))
+    assert [*shown] == [*sizes.EXTRAS]
+    base = {}
+    sizes.closure("contrasent", frozenset(), base)
+    for name, count in shown.items():
+        asked = {re.split(r"[\[>=]", one)[0] for one in project["optional-dependencies"][name]}
+        assert int(count) >= len(asked - {"contrasent", *base}), name
 
 
 def test_every_page_is_in_the_navigation():
