@@ -1,7 +1,10 @@
 """research/security.md names tests; each of them is there."""
 
+import inspect
 import re
 from pathlib import Path
+
+from contrasent import serve_model
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "research" / "security.md").read_text(encoding="utf-8")
@@ -21,3 +24,10 @@ def test_the_command_line_and_benchmarks_named_exist():
     scripts = set(re.findall(r"benchmarks/\w+\.py", PAGE))
     assert scripts == {f"benchmarks/{name}.py" for name in ("attack", "fuzz", "server_load")}
     assert all((ROOT / path).is_file() for path in scripts)
+
+
+def test_a_server_listens_on_this_machine_unless_told_otherwise():
+    from contrasent.cli.serve import serve
+
+    for function in (serve, serve_model):
+        assert inspect.signature(function).parameters["host"].default == "127.0.0.1"
