@@ -13,6 +13,7 @@ from tools import notebooks, reference, sizes
 from commands import invoke
 from contrasent.cli.app import app
 from contrasent.report import Report
+from contrasent.serve.guard import ServerSettings
 from doc_pages import PAGES, ROOT, blocks, forget, links
 
 SRC = ROOT / "src" / "contrasent"
@@ -299,6 +300,20 @@ def test_the_sizes_of_extras_count_all_that_they_ask_for():
     for name, count in shown.items():
         asked = {re.split(r"[\[>=]", one)[0] for one in project["optional-dependencies"][name]}
         assert int(count) >= len(asked - {"contrasent", *base}), name
+
+
+def test_the_limits_of_a_server_are_on_its_page():
+    limits = ServerSettings()
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    table = page.partition("## Load and limits")[2].partition("\n\nCtrl-C")[0]
+    counts = [limits.queue_tokens, limits.max_inputs, limits.max_compared]
+    counts += [limits.max_requests, limits.max_connections]
+    for shown in (
+        *(f"{count:,} " for count in counts),
+        *(f"{size >> 20} MB of " for size in (limits.max_text, limits.max_body)),
+        f"{limits.timeout:.0f} seconds for ",
+    ):
+        assert f"\n| {shown}" in table, shown
 
 
 def test_every_page_is_in_the_navigation():
