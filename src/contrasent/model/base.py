@@ -64,11 +64,11 @@ class Prompts:
 
     def of_task(self, task: Task) -> str:
         """The prompt for queries or for documents; "" without one, not the default prompt."""
-        return next((self.texts[name] for name in TASKS[task] if name in self.texts), "")
+        return next((self.texts[name] for name in TASKS[task] if self.texts.get(name)), "")
 
     @classmethod
     def read(cls, folder: Path) -> "Prompts":
-        """Read the prompts of a model folder or of an export; empty ones are left out."""
+        """Read the prompts of a model folder or of an export."""
         path = folder / PROMPTS
         config = read_object(path)
         size = config.get("truncate_dim")
@@ -87,8 +87,7 @@ class Prompts:
             known = " and ".join(SIMILARITIES)
             problem = f"similarity_fn_name {stated!r} is not supported; use {known}"
             raise ModelError(f"{path}: {problem}")
-        prompts = {str(name): text for name, text in texts.items() if text}
-        return cls(prompts, default if default in prompts else None, stated)
+        return cls(texts, default if texts.get(default) else None, stated)
 
 
 class Encoder(ABC):

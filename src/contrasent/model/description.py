@@ -218,7 +218,7 @@ def _layer_weights(path: Path) -> list[float]:
 
 def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
     config = read_object(path / "config.json", needed=True)
-    if prompts.texts and config.get("include_prompt") is False:
+    if any(prompts.texts.values()) and config.get("include_prompt") is False:
         raise ModelError(
             f"{path / 'config.json'}: pooling without the prompt's tokens is not supported"
         )
