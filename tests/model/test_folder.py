@@ -181,7 +181,7 @@ REJECTED = {
         r"modules.json: module 'sentence_transformers.models.LSTM' is not supported",
     ),
     **{
-        last: (
+        f"{last} after {order[-1]}": (
             lambda m, order=(*order, last): modules(m, order),
             rf"modules.json: {last} cannot follow {order[-1]}; only the order Transformer, ",
         )

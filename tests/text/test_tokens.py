@@ -36,7 +36,7 @@ def test_the_same_ids_as_transformers(tiny, kind, sentences):
 
 
 @pytest.mark.parametrize(("kind", "stated"), [
-    ("bert", {"tokenizer_class": "BertTokenizer", "do_lower_case": False}),
+    ("bert", {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": None}),
     ("bert", {"tokenizer_class": "BertTokenizer", "strip_accents": False}),
     ("mpnet", {"tokenizer_class": "MPNetTokenizer", "tokenize_chinese_chars": False}),
     ("roberta", {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": True}),

@@ -95,9 +95,9 @@ class Tokenizer:
                 backend = tokenizers.Tokenizer.from_file(str(path))
                 if names.get("tokenizer_class") not in AS_IN_FILE:
                     for part in (backend.normalizer, backend.pre_tokenizer):
-                        for key in names.keys() & STATED.keys():
-                            if hasattr(part, STATED[key]):
-                                setattr(part, STATED[key], names[key])
+                        for key, name in STATED.items():
+                            if names.get(key) is not None and hasattr(part, name):
+                                setattr(part, name, names[key])
             except Exception as error:
                 raise ModelError(f"{path}: not a readable tokenizer ({error})") from error
             return cls(backend, max_seq_length=max_seq_length, names=names, copy=False)
