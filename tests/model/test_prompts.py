@@ -101,6 +101,7 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"default_prompt_name": "none"}, "default_prompt_name 'none' is not one of its prompts"),
+    ({"default_prompt_name": ["query"]}, r"default_prompt_name \['query'\] is not one of its"),
     ({"prompts": {"query": 1}}, "prompts must map names to texts"),
 ])  # fmt: skip
 def test_damaged_prompts_are_rejected(saved, tmp_path, change, message):

@@ -80,7 +80,7 @@ class Prompts:
         texts, default = config.get("prompts") or {}, config.get("default_prompt_name")
         if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
             raise ModelError(f"{path}: prompts must map names to texts")
-        if default is not None and default not in texts:
+        if default is not None and default not in [*texts]:
             raise ModelError(f"{path}: default_prompt_name {default!r} is not one of its prompts")
         stated = config.get("similarity_fn_name") or "cosine"
         if stated not in SIMILARITIES:
