@@ -134,6 +134,9 @@ def test_bad_input(folder, sentences):
         loss([features], torch.ones(4))
     with pytest.raises(TrainingError, match="2 columns"):
         loss([features, features])
+    model[2].use_residual = True
+    with pytest.raises(ModelError, match=r"the module Dense\(.*use_residual.* is not supported"):
+        encoder_around(model)
     with pytest.raises(ModelError, match="Transformer and a Pooling"):
         encoder_around(torch.nn.Sequential(torch.nn.Linear(2, 2)))
 

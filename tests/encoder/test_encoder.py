@@ -119,6 +119,11 @@ def test_max_tokens_out_of_range(bert, value):
         TorchEncoder.load(bert, pooling="mean", max_seq_length=value)
 
 
+def test_a_device_that_is_not_there_is_an_option_error(bert):
+    with pytest.raises(OptionError, match=r"device 'nonsense': cannot be used \(Expected one of"):
+        TorchEncoder.load(bert, pooling="cls", device="nonsense")
+
+
 def test_a_head_is_kept_or_dropped(bert, tmp_path):
     torch.manual_seed(2)
     bare = TorchEncoder.load(bert, pooling="cls")

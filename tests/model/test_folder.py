@@ -160,6 +160,16 @@ def test_the_length_that_a_bare_encoder_states(folder):
     assert TorchEncoder.load(folder, pooling="cls").max_seq_length == 64
 
 
+@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta"])
+def test_the_length_that_older_versions_state_by_the_kind_of_encoder(folder, kind):
+    modules(folder, ["Transformer", "Pooling"])
+    write(folder / "1_Pooling" / "config.json", {"pooling_mode": "mean"})
+    stated = {"max_seq_length": 9, "do_lower_case": True, "tokenizer_args": {}}
+    write(folder / f"sentence_{kind}_config.json", stated)
+    found = describe(folder)
+    assert (found.max_seq_length, found.lower_case) == (9, True)
+
+
 def test_a_bare_encoder_does_not_say_how_to_pool(bert):
     with pytest.raises(ModelError, match=r"such as --pooling mean \(cls, mean, max, "):
         TorchEncoder.load(bert)
@@ -171,13 +181,14 @@ REJECTED = {
         r"modules.json: module 'sentence_transformers.models.LSTM' is not supported",
     ),
     **{
-        last: (
+        f"{last} after {order[-1]}": (
             lambda m, order=(*order, last): modules(m, order),
             rf"modules.json: {last} cannot follow {order[-1]}; only the order Transformer, ",
         )
         for *order, last in (
             ("Transformer", "Pooling", "Normalize", "Dense"),
             ("Transformer", "Normalize", "Pooling"),
+            ("Transformer", "Dense", "Pooling"),
             ("Pooling", "Transformer"),
         )
     },
@@ -228,6 +239,41 @@ REJECTED = {
     "prompt": (
         lambda m: write(m / "config_sentence_transformers.json", {"default_prompt_name": "query"}),
         "default_prompt_name 'query' is not one of its prompts",
+    ),
+    **{
+        key: (
+            lambda m, key=key, value=value: (
+                modules(m, ["Transformer", "Pooling", "Dense"]),
+                dense(m / "2_Dense", out=32),
+                edit(m / "2_Dense" / "config.json", **{key: value}),
+            ),
+            f"2_Dense/config.json: .*{said} is not supported",
+        )
+        for key, value, said in (
+            ("use_residual", True, "use_residual"),
+            ("module_input_name", "token_embeddings", "token_embeddings"),
+        )
+    },
+    **{
+        key: (
+            lambda m, key=key, value=value: write(m / "sentence_bert_config.json", {key: value}),
+            f"sentence_bert_config.json: {key} .* is not supported; removing it changes",
+        )
+        for key, value in (
+            ("processing_kwargs", {"text": {"max_length": 8}}),
+            ("tokenizer_args", {"padding_side": "left", "truncation_side": "left"}),
+        )
+    },
+    "adapter": (
+        lambda m: (
+            (m / "config.json").unlink(),
+            write(m / "adapter_config.json", {"peft_type": "LORA"}),
+        ),
+        "m: contains an adapter of PEFT; merge it into its base",
+    ),
+    "reranker": (
+        lambda m: write(m / "config_sentence_transformers.json", {"model_type": "CrossEncoder"}),
+        "config_sentence_transformers.json: is of a CrossEncoder; use a SentenceTransformer",
     ),
     "shortened": (
         lambda m: write(m / "config_sentence_transformers.json", {"truncate_dim": 16}),

@@ -74,7 +74,7 @@ def test_a_default_prompt_is_used_where_none_is_named(bert, plain, tmp_path):
     assert again.prompts == model.prompts and again.identity == model.identity
     assert np.array_equal(again.encode(TEXTS), model.encode(TEXTS))
     assert Prompts({"odd": "Ω "}, "odd").of_task("query") == ""
-    assert Prompts({"passage": "p "}).of_task("document") == "p "
+    assert Prompts({"document": "", "passage": "p "}).of_task("document") == "p "
 
 
 def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
@@ -86,7 +86,11 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
     config["prompts"] = {"query": "", "document": ""}
     (tmp_path / "m" / PROMPTS).write_text(json.dumps(config))
     model = TorchEncoder.load(tmp_path / "m")
-    assert model.prompts == Prompts() and model.identity == identity
+    assert model.identity == identity
+    assert model.prompts.text("document") == "" and model.prompts.texts == config["prompts"]
+    assert np.array_equal(model.encode(TEXTS, prompt_name="query"), plain.encode(TEXTS))
+    with pytest.raises(OptionError, match="the model has query, document"):
+        model.prompts.text("passage")
     assert model.prompts.of_task("query") == model.prompts.text() == ""
     encode = TaskEncoder(model)
     assert for_task(encode, "query") is encode
@@ -97,6 +101,7 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"default_prompt_name": "none"}, "default_prompt_name 'none' is not one of its prompts"),
+    ({"default_prompt_name": ["query"]}, r"default_prompt_name \['query'\] is not one of its"),
     ({"prompts": {"query": 1}}, "prompts must map names to texts"),
 ])  # fmt: skip
 def test_damaged_prompts_are_rejected(saved, tmp_path, change, message):
@@ -258,7 +263,7 @@ def test_training_with_prompts(bert, sentences, tmp_path):
     # A base's own prompts stay unless a setting says otherwise.
     plain = {k: v for k, v in given.items() if k != "query_prompt"}
     again = prepare(tmp_path / "m", "simcse_supervised", {}, Settings(**plain, document_prompt=""))
-    assert again.encoder.prompts == Prompts({"query": "ask: "})
+    assert again.encoder.prompts == Prompts({"query": "ask: ", "document": ""})
     single = prepare(bert, "simcse", {}, Settings(**given))
     with pytest.raises(OptionError, match="query_prompt 'ask: ': needs pairs"):
         collator(single, open_corpus(sentences[:30]), Settings(**given), tmp_path / "t", None)

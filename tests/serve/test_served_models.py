@@ -27,7 +27,7 @@ def turned(encoder):
     """Another model, whose vectors are those of the texts read backwards."""
     other = copy.copy(encoder)
     other.tokenize = lambda texts, *more: encoder.tokenize([text[::-1] for text in texts], *more)
-    other.prompts = Prompts({"query": "", "backwards": ""})
+    other.prompts = Prompts({"query": "", "backwards": "read backwards: "})
     return other
 
 

@@ -1,6 +1,7 @@
 """The tokenizer and ragged rows: against transformers' own, and against plain lists."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -32,6 +33,24 @@ def test_the_same_ids_as_transformers(tiny, kind, sentences):
     whole = AutoTokenizer.from_pretrained(tiny[kind])(texts)["input_ids"]
     assert cut.tolist() == [len(ids) > 12 for ids in whole]
     assert True in cut.tolist()
+
+
+@pytest.mark.parametrize(("kind", "stated"), [
+    ("bert", {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": None}),
+    ("bert", {"tokenizer_class": "BertTokenizer", "strip_accents": False}),
+    ("mpnet", {"tokenizer_class": "MPNetTokenizer", "tokenize_chinese_chars": False}),
+    ("roberta", {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": True}),
+    ("bert", {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": False}),
+])  # fmt: skip
+def test_the_settings_of_a_tokenizer_count_as_in_transformers(tiny, tmp_path, kind, stated):
+    from transformers import AutoTokenizer
+
+    folder = shutil.copytree(tiny[kind], tmp_path / "m")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | stated))
+    texts = ["The Gardener", "a map", "naïve 老水手", "kettle"]
+    theirs = AutoTokenizer.from_pretrained(folder)(texts)["input_ids"]
+    assert lists(Tokenizer.load(folder, max_seq_length=32)(texts)[0]) == theirs
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -105,6 +105,10 @@ def test_settings_of_models_are_honored_or_refused(bert, tmp_path, sentences):
     left.save(tmp_path / "n")
     assert read_object(tmp_path / "n" / "tokenizer_config.json")["truncation_side"] == "left"
     assert np.allclose(TorchEncoder.load(tmp_path / "n").encode(long), left.encode(long), atol=1e-6)
+    left.tokenizer.backend.save(str(tmp_path / "m" / "tokenizer.json"))  # which says left, too
+    write_object(config, read_object(config) | {"truncation_side": "right"})
+    right = TorchEncoder.load(tmp_path / "m", check=False)
+    assert np.array_equal(right.tokenize([long])[0][0], encoder.tokenize([long])[0][0])
     stated = tmp_path / "m" / "config_sentence_transformers.json"
     write_object(stated, read_object(stated) | {"similarity_fn_name": "dot"})
     dot = TorchEncoder.load(tmp_path / "m", check=False)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.encoder.heads import Dense
+from contrasent.encoder.heads import Dense, stacked
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
 from contrasent.errors import ModelError, OptionError, TrainingError
@@ -54,12 +54,9 @@ class ObjectiveLoss(nn.Module):
         self.objective.to(encoder.device)
         for view in self.objective.views:
             if view.level != "token":
-                raise OptionError(
-                    "objective",
-                    objective,
-                    f"the view {type(view).__name__} needs the text, which this trainer does not "
-                    "pass on; add the copies to the dataset, or use contrasent train",
-                )
+                problem = f"the view {type(view).__name__} needs the text, which this trainer omits"
+                remedy = "add the copies to the dataset, or use contrasent train"
+                raise OptionError("objective", objective, f"{problem}; {remedy}")
         self.seed = seed
         self.batches = 0
         self._stepped = True
@@ -127,7 +124,7 @@ def encoder_around(model: Any) -> TorchEncoder:
         backbone,
         Tokenizer(slow.backend_tokenizer, max_seq_length=length, names=names),
         pooling=_mode(pooling),
-        head=heads[0] if len(heads) == 1 else nn.Sequential(*heads) if heads else None,
+        head=stacked(heads),
     )
     return encoder.to(model.device)
 
@@ -141,11 +138,10 @@ def _mode(pooling: Any) -> str:
 
 
 def _dense(module: Any) -> Dense:
-    if type(module).__name__ != "Dense":
-        raise ModelError(f"a module of type {type(module).__name__} is not supported")
-    linear = module.linear
-    dense = Dense(1, 1, module.activation_function, bias=linear.bias is not None)
-    dense.linear = linear
+    if type(module).__name__ != "Dense" or getattr(module, "use_residual", False):
+        raise ModelError(f"the module {module} is not supported")
+    dense = Dense(1, 1, module.activation_function)
+    dense.linear = module.linear
     return dense
 
 

@@ -61,7 +61,7 @@ def card(encoder: "TorchEncoder", facts: CardMetadata) -> str:
         else "AutoModel",
         sizes=encoder.matryoshka_dims[1:],
         layers=encoder.pooler.layers,
-        prompts=[f"`{name}`: {text!r}" for name, text in encoder.prompts.texts.items()],
+        prompts=[f"`{name}`: {text!r}" for name, text in encoder.prompts.texts.items() if text],
         dense=[(_function(layer.activation), layer.linear.bias is not None) for layer in dense],
         training=training if facts.objective else None,
         shares=facts.shares,

@@ -21,7 +21,7 @@ from contrasent.encoder.backbone import (
 )
 from contrasent.encoder.dropout import without_place
 from contrasent.encoder.tensors import save_tensors
-from contrasent.errors import ModelError, OptionError, check_choice
+from contrasent.errors import ModelError, OptionError, brief, check_choice
 from contrasent.files import atomic_folder, read_object, write_object
 from contrasent.losses.similarity import full
 from contrasent.model import base
@@ -32,12 +32,7 @@ from contrasent.model.description import (
     describe,
     write_description,
 )
-from contrasent.model.golden import (
-    EncoderConfig,
-    check_weights,
-    model_identity,
-    write_golden,
-)
+from contrasent.model.golden import check_weights, model_identity, write_golden
 from contrasent.model.pooling import MODULES, POOLERS
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
@@ -160,7 +155,10 @@ class TorchEncoder(PooledBackbone, base.Encoder):
                 f"{config.vocab_size}; they belong to different models"
             )
         encoder.states_dropout.p = without_place(config, dropout)
-        encoder = encoder.to(device or parallel.device()).eval()
+        try:
+            encoder = encoder.to(device or parallel.device()).eval()
+        except (RuntimeError, AssertionError) as error:  # the latter from torch without CUDA
+            raise OptionError("device", device, f"cannot be used ({brief(error)})") from error
         encoder.bucketed = encoder.device.type != "cpu"
         return encoder
 
@@ -197,12 +195,6 @@ class TorchEncoder(PooledBackbone, base.Encoder):
             head = [type(m.activation).__name__ for m in layers if isinstance(m, heads.Dense)]
             usual = type(self._config)().to_dict()
             return model_identity(self, arrays, head, self._config.to_dict(), usual)
-
-    @property
-    def config(self) -> EncoderConfig:
-        """The settings that determine the vectors, with :attr:`identity`."""
-        settings = (self.pooling, self.head is not None, self.normalize, self.lower_case)
-        return EncoderConfig(self.identity, *settings, self.max_seq_length, self.dimension)
 
     def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
         """Encode tokenized sentences as vectors (n, d), not normalized.

@@ -64,31 +64,29 @@ class Prompts:
 
     def of_task(self, task: Task) -> str:
         """The prompt for queries or for documents; "" without one, not the default prompt."""
-        return next((self.texts[name] for name in TASKS[task] if name in self.texts), "")
+        return next((self.texts[name] for name in TASKS[task] if self.texts.get(name)), "")
 
     @classmethod
     def read(cls, folder: Path) -> "Prompts":
-        """Read the prompts of a model folder or of an export; empty ones are left out."""
+        """Read the prompts of a model folder or of an export."""
         path = folder / PROMPTS
         config = read_object(path)
-        size = config.get("truncate_dim")
+        kind, size = config.get("model_type"), config.get("truncate_dim")
+        if kind in ("CrossEncoder", "MultiVectorEncoder", "SparseEncoder"):
+            raise ModelError(f"{path}: is of a {kind}; use a SentenceTransformer")
         if size is not None:
-            raise ModelError(
-                f"{path}: truncate_dim {size!r} is not supported; null disables it, which changes "
-                "the vectors"
-            )
+            problem = f"truncate_dim {size!r} is not supported; null disables it"
+            raise ModelError(f"{path}: {problem}, which changes the vectors")
         texts, default = config.get("prompts") or {}, config.get("default_prompt_name")
         if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
             raise ModelError(f"{path}: prompts must map names to texts")
-        if default is not None and default not in texts:
+        if default is not None and default not in [*texts]:
             raise ModelError(f"{path}: default_prompt_name {default!r} is not one of its prompts")
         stated = config.get("similarity_fn_name") or "cosine"
         if stated not in SIMILARITIES:
-            known = " and ".join(SIMILARITIES)
-            problem = f"similarity_fn_name {stated!r} is not supported; use {known}"
+            problem = f"similarity_fn_name {stated!r} is not supported; use cosine or dot"
             raise ModelError(f"{path}: {problem}")
-        prompts = {str(name): text for name, text in texts.items() if text}
-        return cls(prompts, default if default in prompts else None, stated)
+        return cls(texts, default if texts.get(default) else None, stated)
 
 
 class Encoder(ABC):
@@ -152,12 +150,9 @@ class Encoder(ABC):
             OptionError: a value is invalid.
             MissingExtraError: torch, or the runtime of an exported model, is not installed.
         """
-        given: dict[str, Any] = {
-            "pooling": pooling,
-            "max_seq_length": max_seq_length,
-            "check": check,
-        }
-        return cls.opener(name, revision, runtime=runtime, **given, torch_settings=torch_settings)
+        given: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
+        given |= {"check": check, "torch_settings": torch_settings}
+        return cls.opener(name, revision, runtime=runtime, **given)
 
     @property
     @abstractmethod
@@ -285,9 +280,11 @@ class Encoder(ABC):
         return self.encode_tokens(tokens, batch_size)[where], int(cut[where].sum())
 
     @property
-    @abstractmethod
     def config(self) -> EncoderConfig:
         """The settings that determine the vectors, with :attr:`identity`."""
+        own: Any = self  # those of a model folder have all of these
+        settings = (own.pooling, bool(own.head), own.normalize, self.lower_case)
+        return EncoderConfig(self.identity, *settings, self.max_seq_length, self.dimension)
 
     def golden(self, texts: Sequence[str] = PROBES) -> Golden:
         """The vectors of texts, each computed alone, for ``contrasent doctor``."""

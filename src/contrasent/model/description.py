@@ -92,6 +92,9 @@ class Description:
 def read_config(transformer: Path) -> dict[str, Any]:
     """The config.json of an encoder, with its values validated."""
     path = transformer / "config.json"
+    if (transformer / "adapter_config.json").is_file():
+        problem = "contains an adapter of PEFT; merge it into its base (merge_and_unload)"
+        raise ModelError(f"{transformer}: {problem} and save that")
     config = read_object(path, needed=True)
     for key, (least, most) in SIZES.items():
         if key in config and not is_whole(config[key], least, most):
@@ -160,7 +163,7 @@ def describe(folder: Path) -> Description:
                 f"{folder / 'modules.json'}: module {name!r} is not supported (only Transformer, "
                 "Pooling, WeightedLayerPooling, Dense and Normalize)"
             )
-    stated = read_object(transformer / "sentence_bert_config.json")
+    stated = _stated(transformer)
     return Description(
         transformer,
         pooling,
@@ -173,15 +176,26 @@ def describe(folder: Path) -> Description:
     )
 
 
+def _stated(transformer: Path) -> dict[str, Any]:
+    """The settings of sentence-transformers beside config.json."""
+    # Its older versions name the file after the kind of encoder, such as roberta.
+    path = min(transformer.glob("sentence_*_config.json"), default=transformer)
+    stated = read_object(path)
+    harmless: tuple[Any, ...] = (None, {}, {"padding_side": "left"}, {"padding_side": "right"})
+    for key in ("processing_kwargs", "processor_kwargs", "tokenizer_args"):
+        if (value := stated.get(key)) not in harmless:
+            problem = f"{key} {value!r} is not supported; removing it changes the vectors"
+            raise ModelError(f"{path}: {problem}")
+    return stated
+
+
 def _modules(folder: Path) -> list[tuple[str, Path]]:
     """Type and folder of each module, in order; none is outside the model folder."""
     path = folder / "modules.json"
-    listed = read_json(path)
-    if not isinstance(listed, list) or not all(isinstance(module, dict) for module in listed):
-        raise ModelError(f"{path}: not a list of modules with types and paths")
-    modules = []
-    for module in listed:
-        kind, place = module.get("type"), module.get("path")
+    listed, modules = read_json(path), []
+    for module in listed if isinstance(listed, list) else [None]:
+        known = module if isinstance(module, dict) else {}
+        kind, place = known.get("type"), known.get("path")
         if not isinstance(kind, str) or not isinstance(place, str):
             raise ModelError(f"{path}: not a list of modules with types and paths")
         inside = PurePath(place)
@@ -190,8 +204,9 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
         modules.append((kind, folder / place))
     kinds = [kind.rpartition(".")[2] for kind, _ in modules]
     for number, kind in enumerate(kinds):
-        scaled = "Normalize" in kinds[:number] and kind != "Normalize"
-        if scaled or (number and kind == "Transformer"):
+        before = kinds[:number]
+        late = (kind == "Transformer" and number) or (kind == "Pooling" and "Dense" in before)
+        if late or ("Normalize" in before and kind != "Normalize"):
             problem = f"{kind} cannot follow {kinds[number - 1]}"
             order = "only the order Transformer, Pooling, Dense, Normalize is supported"
             raise ModelError(f"{path}: {problem}; {order}")
@@ -218,18 +233,15 @@ def _layer_weights(path: Path) -> list[float]:
 
 def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
     config = read_object(path / "config.json", needed=True)
-    if prompts.texts and config.get("include_prompt") is False:
+    if any(prompts.texts.values()) and config.get("include_prompt") is False:
         raise ModelError(
             f"{path / 'config.json'}: pooling without the prompt's tokens is not supported"
         )
-    known = modes()
-    if "pooling_mode" in config:
-        stated = config["pooling_mode"]
-        on = stated if isinstance(stated, list) else [stated]
-        names = [name for mode, name in known.items() if mode in on or name in on]
-    else:
-        on = [k for k, v in config.items() if k.startswith("pooling_mode_") and v]
-        names = [name for mode, name in known.items() if f"pooling_mode_{FLAGS[mode]}" in on]
+    known, older = modes(), "pooling_mode_"
+    stated = config.get("pooling_mode", [k for k, v in config.items() if k.startswith(older) and v])
+    on = stated if isinstance(stated, list) else [stated]
+    called = {name: (mode, name, f"{older}{FLAGS[mode]}") for mode, name in known.items()}
+    names = [name for name, calls in called.items() if any(call in on for call in calls)]
     if len(on) != 1 or len(names) != 1:
         raise ModelError(
             f"{path / 'config.json'}: pooling {on} is not supported; use one of {', '.join(known)}"
@@ -252,6 +264,10 @@ def _own_pooler(path: Path) -> str:
 def read_dense(path: Path, read: Callable[[Path], dict[str, Any]]) -> tuple[str, Any, Any]:
     """Activation, weight (out, in) and bias, or None, of a dense layer; ``read`` makes arrays."""
     config = read_object(path / "config.json", needed=True)
+    tokens = "token_embeddings" in (config.get(f"module_{end}_name") for end in ("input", "output"))
+    if tokens or config.get("use_residual"):
+        what = "a layer on token_embeddings" if tokens else "use_residual"
+        raise ModelError(f"{path / 'config.json'}: {what} is not supported")
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ModelError(

@@ -125,8 +125,7 @@ def model_identity(
     hashed.update(repr(settings).encode())
     if unusual := _unusual(tuple(head), model.normalize, config, usual):
         hashed.update(repr(unusual).encode())
-    if model.prompts.texts:
-        prompts = sorted(model.prompts.texts.items())
+    if prompts := sorted(item for item in model.prompts.texts.items() if item[1]):
         hashed.update(repr((prompts, model.prompts.default)).encode())
     hashed.update(model.tokenizer.to_str().encode())
     for key, value in sorted(arrays.items()):

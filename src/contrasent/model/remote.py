@@ -126,7 +126,7 @@ class RemoteModel:
 
     def for_task(self, task: Task) -> EncodeFn:
         """Encode queries or documents; see ``types.for_task``."""
-        named = next((n for n in TASKS[task] if n in self._prompts), None)
+        named = next((n for n in TASKS[task] if self._prompts.get(n)), None)
         return self if named is None else lambda texts: self._encode(texts, prompt_name=named)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:

@@ -25,6 +25,12 @@ CHUNK = 256  # sentences between two looks at the clock
 SLOT, MASK = "[X]", "[MASK]"
 """Where a template has the sentence, and its mask token, in any vocabulary."""
 SIDE = "truncation_side"
+STATED = {
+    "do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars",
+    "strip_accents": "strip_accents", "add_prefix_space": "add_prefix_space",
+}  # fmt: skip
+"""Settings in tokenizer_config.json that transformers prefers to those in tokenizer.json."""
+AS_IN_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # its classes that do not
 VOCABULARIES = ("vocab*", "*.model", "*.vocab")
 """Files of older tokenizers; without one of them transformers makes an empty tokenizer."""
 
@@ -62,13 +68,11 @@ class Tokenizer:
             text = value.get("content") if isinstance(value, dict) else value
             if (key.endswith("_token") or key == SIDE) and isinstance(text, str):
                 self.names[key] = text
-        if self.names.get(SIDE, "left") not in ("left", "right"):
-            problem = f"truncation_side is {self.names[SIDE]!r}"
-            raise ModelError(f"{problem}; it must be left or right")
-        if self.names.get(SIDE) == "right":
-            del self.names[SIDE]
         self.max_seq_length = max_seq_length
-        side = self.names.get(SIDE) or (self.backend.truncation or {}).get("direction", "right")
+        cut = self.backend.truncation or {}
+        side = self.names.pop(SIDE, cut.get("direction", "right"))
+        if side not in ("left", "right"):
+            raise ModelError(f"truncation_side is {side!r}; it must be left or right")
         self.from_left = side == "left"  # whether the beginning of a long text is cut
         if self.from_left:
             self.names[SIDE] = side
@@ -89,6 +93,11 @@ class Tokenizer:
         if path.is_file():
             try:
                 backend = tokenizers.Tokenizer.from_file(str(path))
+                if names.get("tokenizer_class") not in AS_IN_FILE:
+                    for part in (backend.normalizer, backend.pre_tokenizer):
+                        for key, name in STATED.items():
+                            if names.get(key) is not None and hasattr(part, name):
+                                setattr(part, name, names[key])
             except Exception as error:
                 raise ModelError(f"{path}: not a readable tokenizer ({error})") from error
             return cls(backend, max_seq_length=max_seq_length, names=names, copy=False)
@@ -250,11 +259,8 @@ class TextKeys:
         """``prompts``: that of each column."""
         self._tokenizer, self._lower, self._prompts = tokenizer, lower, list(prompts)
         different = len(set(prompts)) > 1  # equal ones tell no texts apart
-        self._around = [self.around(prompt) if different else None for prompt in prompts]
-
-    def around(self, prompt: str) -> tuple[Ids, Ids]:
-        """Ids before and after every text with a prompt."""
-        return around(self._read(["", "a"], prompt))
+        read = (self._read(["", "a"], prompt) for prompt in prompts)
+        self._around = [around(pair) if different else None for pair in read]
 
     def __call__(self, texts: Sequence[str], column: int) -> NDArray[np.uint64]:
         """(n,) a number for each text of a column."""

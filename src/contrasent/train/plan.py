@@ -174,8 +174,7 @@ def with_prompts(given: Prompts, settings: Settings) -> Prompts:
     for task, text in stated.items():
         if text is not None:
             texts = {name: t for name, t in texts.items() if name not in TASKS[task]} | {task: text}
-    texts = {name: text for name, text in texts.items() if text}
-    return Prompts(texts, given.default if given.default in texts else None)
+    return Prompts(texts, given.default if texts.get(given.default or "") else None)
 
 
 def column_prompts(prompts: Prompts, width: int, *, paired: bool) -> tuple[str, ...]:
