@@ -11,6 +11,7 @@ from contrasent.errors import (
     MissingExtraError,
     ModelError,
     OptionError,
+    OutputError,
     import_extra,
     install,
     see,
@@ -194,16 +195,22 @@ def _convert(source: Path, folder: Path) -> None:
     import_extra("contrasent.encoder.gguf", "llm", f"reading {source}").convert(source, folder)
 
 
+def user_cache() -> Path:
+    """The folder of the user's caches; a relative one where the user has no home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111
+
+
 def _place(name: str, sha256: str) -> Path:
     """The place in the user's cache of a model made from a file with this digest."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "contrasent" / f"{name}-{sha256[:12]}"
+    return user_cache() / "contrasent" / f"{name}-{sha256[:12]}"
 
 
 def _cached(name: str, sha256: str, make: Callable[[Path], None]) -> Path:
     """The folder of a model in the user's cache, made if it is not there."""
     folder = _place(name, sha256)
     if not (folder / "config.json").is_file():
+        if not folder.is_absolute():
+            raise OutputError(f"{name}: needs a folder to be stored in; set XDG_CACHE_HOME to one")
         with writing(folder):  # such as a home that is read-only
             folder.parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(folder) as temporary:
