@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -102,8 +102,9 @@ class _Lines:
             slow = rate < SLOW
             parts.append(f"{1 / rate:.0f} s each" if slow else f"{rate:,.1f} {self.unit}/s")
         parts += [f"{k} {_text(v)}" for k, v in fields.items()]
-        sys.stderr.write(printable(f"{self.title}: {', '.join(parts)}") + "\n")
-        sys.stderr.flush()
+        with suppress(OSError):  # a terminal that is gone, or a log on a full disk, ends no work
+            sys.stderr.write(printable(f"{self.title}: {', '.join(parts)}") + "\n")
+            sys.stderr.flush()
 
 
 @contextmanager
