@@ -102,7 +102,7 @@ def serve_model(
             bm25_weight=bm25_weight,
             encode=encode,
         )
-        address = f"http://{_place(host, listener.getsockname()[1])}"
+        address = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
         log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
         if not hosts:
             log(f"any Host header is accepted on {host}; --allow-host NAME limits it to names")
@@ -111,28 +111,31 @@ def serve_model(
 
 def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
     """Names the Host header may have: a foreign web page cannot reach a loopback server."""
-    if host in ("127.0.0.1", "localhost", "::1"):
-        return (*LOOPBACK, *(name.lower() for name in more))
-    return (*LOOPBACK, host.lower(), *(name.lower() for name in more)) if more else ()
+    local = host in ("127.0.0.1", "localhost", "::1")
+    names = LOOPBACK if local else (*LOOPBACK, _in_url(host.lower()))
+    return (*names, *(_in_url(name.lower()) for name in more)) if more or local else ()
 
 
-def _place(host: str, port: int) -> str:
-    """An address as it is in a URL."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _in_url(host: str) -> str:
+    """A host as it is in a URL, and in a Host header."""
+    return f"[{host}]" if host.count(":") > 1 and host[0] != "[" else host
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Take the port before the model is loaded."""
+    """Take the port before the model is loaded; who connects meanwhile waits."""
+    if not host:  # as of a variable that is not set; the system takes it for all addresses
+        raise OptionError("--host", host, "is empty; try 127.0.0.1, or 0.0.0.0 for a network")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()  # two servers may share a port until one does
     except OSError as error:
         listener.close()
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             problem = f"is not an address of this machine; try 0.0.0.0{see('port-taken')}"
             raise OptionError("--host", host, problem) from error
         problem = f"cannot listen there ({error.strerror}); choose another --port"
-        raise OutputError(f"{_place(host, port)}: {problem}{see('port-taken')}") from error
+        raise OutputError(f"{_in_url(host)}:{port}: {problem}{see('port-taken')}") from error
     return listener
