@@ -211,10 +211,9 @@ def look_around() -> dict[str, Any]:
         import torch
 
         gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-        with suppress(ImportError):
-            from contrasent.encoder import products
+        from contrasent.encoder import products
 
-            multiplies = products.used()
+        multiplies = products.used()
     data = os.environ.get("CONTRASENT_DATA")
     home = os.environ.get("HF_HOME", str(user_cache() / "huggingface"))
     return {

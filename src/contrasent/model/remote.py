@@ -47,11 +47,9 @@ class JsonServer:
 
     def __init__(self, base: str, timeout: float = TIMEOUT) -> None:
         self.base, self.timeout = base.rstrip("/"), timeout
-        given = os.environ.get(KEY)
-        self._secret = check_key(given) if given else ""
+        self._secret = check_key(given) if (given := os.environ.get(KEY)) else ""
         headers = {"Accept": "application/json", "User-Agent": "contrasent"}
-        if self._secret:
-            headers["Authorization"] = f"Bearer {self._secret}"
+        headers |= {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
         trusted = ssl.create_default_context()  # whom the system trusts, such as a company's own
         self._client = httpx.Client(headers=headers, timeout=timeout, verify=trusted)
         weakref.finalize(self, self._client.close)

@@ -3,11 +3,10 @@
 import errno
 import socket
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, see
+from contrasent.errors import ModelError, OptionError, OutputError, import_extra, see
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
 from contrasent.indexing.remaining import rest_encoder
 from contrasent.model.base import TaskEncoder
@@ -19,7 +18,6 @@ from contrasent.search.opening import open_index, resolve_index
 from contrasent.types import Log
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus-client")
 
 
 def serve_model(
@@ -63,9 +61,7 @@ def serve_model(
         OutputError: the port is in use.
         ModelError: the model cannot be opened.
     """
-    for package in NEEDED:
-        if find_spec(package.replace("-", "_")) is None:
-            raise MissingExtraError(package, "serve", "contrasent serve")
+    import_extra("contrasent.serve.app", "serve", "contrasent serve")
     from contrasent.serve.app import create_app, make_server
     from contrasent.serve.guard import ServerSettings
 
@@ -83,12 +79,10 @@ def serve_model(
     if library is None and bm25_weight is not None:
         raise OptionError("--bm25-weight", bm25_weight, "needs --index INDEX")
     stored = {} if library is None else model_settings(library)
-    pooling, max_seq_length = (
-        pooling or stored.get("pooling"),
-        max_seq_length or stored.get("max_seq_length"),
-    )
+    opening: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
+    opening = {name: value or stored.get(name) for name, value in opening.items()}
     with _listen(host, port) as listener:  # before the model is loaded
-        encoder = open_encoder(folder, pooling=pooling, max_seq_length=max_seq_length, light=True)
+        encoder = open_encoder(folder, **opening, light=True)
         release_freed_memory()
         shown, encode = name or Path(model).name or folder.name, None
         if isinstance(library, Index) and library.unfinished:
