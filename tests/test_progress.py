@@ -1,6 +1,8 @@
 """Progress: lines when piped, a bar on a terminal, silence on request or when it is quick."""
 
+import errno
 import io
+import sys
 from contextlib import redirect_stderr
 
 import pytest
@@ -55,6 +57,17 @@ def test_lines_when_piped(clock, capsys):
         "train: 410/1,000 sentences, 6 s left, 100.0 sentences/s, loss 0.1235, best 0.8125, name x",
         "train: 500/1,000 sentences, 20 s left, 24.6 sentences/s",
     ]
+
+
+def test_lines_that_cannot_be_written_end_no_work(clock, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    with progress.task("train", 10) as advance:
+        clock.now += 3
+        advance(10)
 
 
 def test_slow_work_and_work_without_a_total(clock, capsys):

@@ -70,10 +70,9 @@ def vendor() -> str:
 
 def memory() -> int:
     """Bytes of this machine's memory; 0 if unknown."""
-    names = getattr(os, "sysconf_names", {})
-    if "SC_PHYS_PAGES" not in names:
-        return 0
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(AttributeError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def address_space() -> int:

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -99,11 +99,11 @@ class _Lines:
         if self.total and rate:
             parts.append(f"{(self.total - self.done) / rate:.0f} s left")
         if rate:
-            slow = rate < SLOW
-            parts.append(f"{1 / rate:.0f} s each" if slow else f"{rate:,.1f} {self.unit}/s")
+            parts.append(f"{1 / rate:.0f} s each" if rate < SLOW else f"{rate:,.1f} {self.unit}/s")
         parts += [f"{k} {_text(v)}" for k, v in fields.items()]
-        sys.stderr.write(printable(f"{self.title}: {', '.join(parts)}") + "\n")
-        sys.stderr.flush()
+        with suppress(OSError):  # a terminal that is gone, or a log on a full disk, ends no work
+            sys.stderr.write(printable(f"{self.title}: {', '.join(parts)}") + "\n")
+            sys.stderr.flush()
 
 
 @contextmanager
@@ -131,11 +131,9 @@ def _bar(title: str, total: int | None, unit: str, start: int) -> Iterator[Advan
         if not started and time.monotonic() - began > PATIENCE:
             bar.start()
             started = True
-        more = printable("  ".join(f"{k} {_text(v)}" for k, v in fields.items()))
-        if more:
-            bar.update(identity, advance=n, more=more)
-        else:
-            bar.update(identity, advance=n)
+        text = printable("  ".join(f"{k} {_text(v)}" for k, v in fields.items()))
+        more: dict[str, Any] = {"more": text} if text else {}
+        bar.update(identity, advance=n, **more)
 
     try:
         yield advance

@@ -126,6 +126,13 @@ def test_the_exit_code(models, index):
     assert json.loads(run("diff", *other, "--fail-over", change["high"]))["passed"] is True
 
 
+@pytest.mark.parametrize("key", [" ", "k\u00e9y", "two\nlines"])
+def test_a_key_that_no_header_holds_is_not_sent(key, monkeypatch):
+    monkeypatch.setenv("CONTRASENT_API_KEY", key)
+    with pytest.raises(InputError, match="CONTRASENT_API_KEY: must contain a key of printable"):
+        remote.RemoteModel("http://127.0.0.1:9/v1#m")
+
+
 def test_a_server_and_a_model(models, corpus, tmp_path, texts, monkeypatch):
     monkeypatch.setenv("CONTRASENT_API_KEY", "secret")
     queries = tmp_path / "queries.txt"

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 import subprocess
 import sys
@@ -80,6 +81,16 @@ def test_an_error_without_a_file_is_not_laid_on_standard_output(monkeypatch):
     monkeypatch.setattr(application, "run", fail)
     with pytest.raises(OSError, match="not connected"):
         cli.main([])
+
+
+def test_a_closed_standard_stream_is_an_empty_one(monkeypatch):
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["search", "nowhere", "word"])
+    with sys.stdin as stdin, sys.stdout as stdout, sys.stderr as stderr:
+        assert stdin.buffer.read() == b""
+        assert (stdout.name, stderr.name, ended.value.code) == (os.devnull, os.devnull, 2)
 
 
 def test_a_question_without_an_answer_aborts(monkeypatch, capsys):

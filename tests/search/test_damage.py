@@ -5,18 +5,18 @@ import random
 import re
 import shutil
 import sqlite3
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 
 import numpy as np
 import pytest
 from whole_states import MODELS, QUERIES, make, text
 
-from commands import another_user, invoke
+from commands import another_user, invoke, mounted
 from contrasent.errors import InputError, OutputError, UserError
 from contrasent.search.doctor import examine
 from contrasent.search.folder import wrap_sqlite_errors
 from contrasent.search.index import Index
-from contrasent.search.store import Facts
+from contrasent.search.store import Facts, Store
 from contrasent.search.writer import Writer
 
 DAMAGES = 20
@@ -217,6 +217,41 @@ def test_a_folder_that_may_only_be_read(made, tmp_path):
                 assert answers(folder) == right
             folder.chmod(0o755)
             assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_full_disk_is_searched(made, tmp_path):
+    right = answers(copied(made / "whole", tmp_path / "right"))
+    with mounted(tmp_path / "disk", "size=4m") as disk:
+        folder = copied(made / "whole", disk / "index")
+        with suppress(OSError), (disk / "rest").open("wb", buffering=0) as rest:
+            while True:
+                rest.write(bytes(4096))
+        assert answers(folder) == right
+        assert all(finding.good for finding in examine(folder))
+
+
+def test_a_copy_is_in_memory_where_there_is_no_place_for_temporary_files(made, monkeypatch):
+    connect = sqlite3.connect
+
+    def full(place, **given):
+        connection = connect(place, **given)
+        connection.execute("PRAGMA max_page_count = 1") if place == "" else None
+        return connection
+
+    with closing(Index.open(made / "whole")) as index:
+        right = index.search(QUERIES, encode=encode, k=8)
+        monkeypatch.setattr(sqlite3, "connect", full)
+        index.store.detach()
+        assert index.search(QUERIES, encode=encode, k=8) == right
+
+
+def test_an_index_in_use_is_not_a_damaged_one(made, monkeypatch):
+    def locked(*_, **__):
+        raise OutputError("another process is writing to this index")
+
+    monkeypatch.setattr(Store, "open", locked)
+    with pytest.raises(OutputError, match="another process"):
+        examine(made / "whole")
 
 
 def test_a_metric_of_dot(tmp_path):

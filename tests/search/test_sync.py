@@ -6,7 +6,9 @@ import pytest
 from whole_states import WordEncoder, encoder, synchronize
 
 from commands import another_user
+from contrasent.documents.archives import Reason, Skip
 from contrasent.documents.folder import DocumentSource
+from contrasent.documents.worker import FileReader
 from contrasent.errors import OptionError
 from contrasent.indexing.changes import remove_rows
 from contrasent.indexing.following import document_rows, sync_index
@@ -83,6 +85,22 @@ def test_a_file_that_is_written_while_it_is_read_is_read_again(notes):
     assert "a.md#1" not in follow(Late(folder), index)[1]
     assert "a.md#1" in follow(folder, index)[1]
     assert follow(folder, index)[0].unchanged == 5
+
+
+@pytest.mark.parametrize("reason", [Reason.TIMED_OUT, Reason.ENDED, Reason.MEMORY])
+def test_a_file_that_its_reader_fails_on_today_keeps_its_rows(notes, reason):
+    folder, index = notes
+
+    class Failing(FileReader):
+        def read(self, entry):
+            raise Skip(reason)
+
+    (folder / "a.md").write_text("The kettle is on the stove.")
+    source = DocumentSource(folder)
+    source.reader = Failing
+    outcome, ids = follow(source, index)
+    assert (outcome.deleted, "a.md#1" in ids) == (0, True)
+    assert follow(folder, index)[0].changed == 1
 
 
 def test_a_folder_or_zip_that_cannot_be_read_now_keeps_its_rows(notes, tmp_path):

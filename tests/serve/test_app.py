@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -794,6 +795,40 @@ def test_half_open_connections_end(caplog):
     assert [r for r in caplog.records if not r.name.startswith(("httpx", "contrasent"))] == []
 
 
+LARGE = 40_000_000
+
+
+async def large(scope, receive, send):
+    """An application whose answers fill no buffer of the system."""
+    if scope["type"] == "lifespan":
+        for what in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{what}.complete"})
+    else:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": bytes(LARGE)})
+
+
+def test_a_large_answer_reaches_a_slow_client_and_waits_for_none_that_reads_nothing():
+    head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    with running(large, ServerSettings(head_timeout=2.0)) as url:
+        with connect(url, head) as line:
+            size, slow = 0, time.monotonic() + 5
+            while part := line.recv(1 << 16):
+                size += len(part)
+                time.sleep(0.01 * (time.monotonic() < slow))
+            assert size > LARGE
+        with connect(url, head) as line:
+
+            def ended():
+                try:
+                    line.sendall(b"G")
+                except OSError:
+                    return True
+
+            until(ended)
+
+
 def test_beyond_the_limit_of_connections_requests_are_refused():
     with serving(max_connections=20, head_timeout=600.0) as url:
         with ExitStack() as stack:
@@ -921,8 +956,8 @@ def test_browsers_are_told_whose_pages_may_call():
 
 @pytest.mark.parametrize("wrong", [
     {"origins": ("app.example",)}, {"origins": ("https://a.example/x",)}, {"root_path": "a"},
-    {"root_path": "/a/"},
+    {"root_path": "/a/"}, {"hosts": ("a.example:80",)}, {"hosts": ("https://a.example",)},
 ])  # fmt: skip
-def test_origins_and_paths_that_are_none(wrong):
-    with pytest.raises(OptionError, match=r"is not an origin|start with a slash"):
+def test_origins_hosts_and_paths_that_are_none(wrong):
+    with pytest.raises(OptionError, match=r"is not an origin|is not a host|start with a slash"):
         ServerSettings(**wrong)

@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+import socket
 import types
 
 import httpx
@@ -13,14 +14,14 @@ from typer.testing import CliRunner
 
 from contrasent import progress
 from contrasent.cli.serve import serve
-from contrasent.errors import InputError, ModelError, OptionError
+from contrasent.errors import InputError, ModelError, OptionError, OutputError
 from contrasent.model.base import Prompts
 from contrasent.search.index import Index
 from contrasent.search.opening import reembed
 from contrasent.search.writer import Writer
 from contrasent.serve import app as server_app
 from contrasent.serve.library import Library
-from contrasent.serve.run import serve_model
+from contrasent.serve.run import _allowed_hosts, _listen, serve_model
 
 
 def turned(encoder):
@@ -91,6 +92,24 @@ def test_the_address_of_another_machine_is_a_wrong_host(index, tmp_path):
     index.save(tmp_path / "mine")
     with pytest.raises(OptionError, match=r"--host '203.0.113.7': is not an address of this"):
         serve_model(str(tmp_path / "mine"), host="203.0.113.7", port=0)
+
+
+def test_an_empty_host_is_not_every_address():
+    with pytest.raises(OptionError, match="--host '': is empty"):
+        _listen("", 0).close()
+
+
+def test_a_port_that_another_server_is_about_to_use_is_taken():
+    with _listen("127.0.0.1", 0) as first:
+        with pytest.raises(OutputError, match=r"cannot listen there \(Address already in use"):
+            _listen(*first.getsockname())
+        with socket.create_connection(first.getsockname()):  # it waits for the model
+            pass
+
+
+@pytest.mark.parametrize("given", [("fd00::5", ["b.example"]), ("0.0.0.0", ["fd00::5"])])
+def test_an_address_is_allowed_as_it_is_in_a_header(given):
+    assert "[fd00::5]" in _allowed_hosts(*given)
 
 
 @pytest.fixture

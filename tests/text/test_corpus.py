@@ -1,10 +1,12 @@
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import tracemalloc
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.errors import InputError, MissingExtraError, OptionError
+from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.text import sources
 from contrasent.text.corpus import open_corpus, read_labeled_pairs
 from contrasent.text.tables import MISSING
@@ -228,6 +230,14 @@ def test_standard_input_is_read_twice_and_leaves_nothing_behind(tmp_path):
     found = subprocess.check_output(command, input=b"one\n\ntwo\n", env=os.environ | place)
     rows = [[["one"], ["one"]], [["two"], ["two"]]]
     assert json.loads(found) == ["standard input", rows, 64, 1, []]
+
+
+def test_no_place_for_temporary_files_is_one_line(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\n")))
+    with pytest.raises(OutputError, match=r"a temporary file: cannot write \(No usable .*nowhere"):
+        open_corpus("-")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from contrasent.errors import TRAINING, LostProcessError, UserError, brief, install, see
 from contrasent.progress import printable
@@ -22,6 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: words after the program's name; those of the process if None.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    # Those that are closed, as for a daemon; another file would get their number.
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
     try:
         from contrasent.cli.app import run
 

@@ -196,7 +196,7 @@ def look_around() -> dict[str, Any]:
     """The packages and the processor of this machine, and what is missing."""
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
-    from contrasent.model.pretrained import MINILM, resolve
+    from contrasent.model.pretrained import MINILM, resolve, user_cache
     from contrasent.model.runtime import computes_in_bfloat16
 
     versions = {"python": platform.python_version()}
@@ -211,12 +211,11 @@ def look_around() -> dict[str, Any]:
         import torch
 
         gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-        with suppress(ImportError):
-            from contrasent.encoder import products
+        from contrasent.encoder import products
 
-            multiplies = products.used()
+        multiplies = products.used()
     data = os.environ.get("CONTRASENT_DATA")
-    home = os.environ.get("HF_HOME", str(Path.home() / ".cache" / "huggingface"))
+    home = os.environ.get("HF_HOME", str(user_cache() / "huggingface"))
     return {
         "versions": versions,
         "threads": threads(),

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +12,7 @@ import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.errors import (
-    MissingExtraError,
-    OptionError,
-    OutputError,
-    UserError,
-    check_choice,
-)
+from contrasent.errors import OptionError, OutputError, UserError, check_choice, import_extra
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
@@ -182,7 +175,7 @@ def _as_stream(
         raise OutputError(f"{output}: is a folder; name a file")
     options.check_new(output, overwrite)
     if output.suffix == ".parquet":
-        _check_pyarrow(f"writing {output}")
+        import_extra("pyarrow", "parquet", f"writing {output}")
     corpus = open_texts(source, column)
     name = opener.folder
     opener = replace(opener, folder=str(find_model(name)), light=True)
@@ -213,11 +206,6 @@ def _as_stream(
     notes = [f"{corpus.skipped:,} blank lines skipped"] if corpus.skipped else []
     notes += [*corpus.notes(), *here.notes, *model.notes]
     return options.Output(facts, f"{output}: {summary}", notes)
-
-
-def _check_pyarrow(purpose: str) -> None:
-    if find_spec("pyarrow") is None:
-        raise MissingExtraError("pyarrow", "parquet", purpose)
 
 
 def open_texts(source: str, column: str | None) -> "Corpus":
@@ -253,7 +241,7 @@ def _in_shards(
     from contrasent.model.opening import find_model
     from contrasent.text.tables import column as position
 
-    _check_pyarrow("encoding in shards")
+    import_extra("pyarrow", "parquet", "encoding in shards")
     check_choice("--dtype", dtype, TYPES)
     jobs.chosen_shards(share, [])
     if share and overwrite:

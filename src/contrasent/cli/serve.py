@@ -59,7 +59,7 @@ def serve(
         max_body: Bytes in one request.
         timeout: Seconds for one request.
     """
-    from contrasent.model.remote import KEY
+    from contrasent.model.remote import KEY, check_key
     from contrasent.serve.run import serve_model
 
     # The key: of a file, else of the environment, else none.
@@ -69,9 +69,7 @@ def serve(
             given = api_key_file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(api_key_file, f"cannot be read as a key ({error})") from error
-    key = (given or "").strip()
-    if given is not None and not (key and key.isascii() and key.isprintable()):
-        raise InputError(api_key_file or KEY, "must contain a key of printable ASCII characters")
+    key = "" if given is None else check_key(given, api_key_file or KEY)
     # One JSON object a line on standard error.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(options.LineFormatter("%(message)s"))

@@ -22,7 +22,7 @@ SHOWN = 5  # names of files that were skipped for one reason
 DOCUMENTS = 5_000_000  # of one index, rows of tables included
 PASSING = {  # reasons that may pass
     Reason.NEEDS_DOCUMENTS, Reason.NEEDS_PARQUET, Reason.UNREADABLE, Reason.TIMED_OUT,
-    Reason.ALL_TEXT,
+    Reason.ENDED, Reason.MEMORY, Reason.ALL_TEXT,
 }  # fmt: skip
 _REMEDIES = {
     Reason.SCAN: "run scans through OCR first",

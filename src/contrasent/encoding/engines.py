@@ -12,20 +12,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from contrasent import processes
 from contrasent.encoding.job import Advance, Done, Job
-from contrasent.errors import (
-    MissingExtraError,
-    OptionError,
-    UserError,
-    brief,
-    check_choice,
-    import_extra,
-    see,
-)
+from contrasent.errors import OptionError, UserError, brief, check_choice, import_extra, see
 
 RETRIES = 3  # how often a shard is restarted if its worker died
 POLL = 1.0
@@ -224,8 +215,7 @@ def make_engine(
     """The engine that is named."""
     check_choice("--engine", name, ("local", "ray"))
     if name == "ray":
-        if find_spec("ray") is None:
-            raise MissingExtraError("ray", "ray", "--engine ray")
+        import_extra("ray", "ray", "--engine ray")  # before anything is read
         return OnRay(workers, cpus or 1, gpus, patience)
     if gpus:
         raise OptionError("--worker-gpus", gpus, "needs --engine ray")

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from contrasent.documents.folder import Documents, DocumentSource, ReadReport
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.documents.sections import Document
-from contrasent.errors import InputError, MissingExtraError, check_choice
+from contrasent.errors import InputError, check_choice, import_extra
 from contrasent.indexing import remaining
 from contrasent.indexing.following import FileFacts, document_rows, resume_index
 from contrasent.indexing.models import LONGEST, SAMPLE, open_base, sampled
@@ -206,8 +205,8 @@ def index_folder(
             return IndexResult(target, opened, opened.facts.source, resumed.truncated, seconds)
     if overwrite or not (uri and in_milvus(target)):  # a killed load resumes
         check_target(target, overwrite)
-    if uri and find_spec("pymilvus") is None:
-        raise MissingExtraError("pymilvus", "milvus", "--milvus-uri")
+    if uri:
+        import_extra("pymilvus", "milvus", "--milvus-uri")
     table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
     kept: dict[str, Any] = {"uri": uri, "collection": collection} if uri else {}
     if column or columns or id_column or metadata:  # for rows that are added later

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from contrasent.documents.archives import Entry, Reason
 from contrasent.documents.folder import DocumentSource, Origin, ReadReport, facts_of, file_of
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
-from contrasent.errors import InputError, MissingExtraError, OutputError, UserError, brief
+from contrasent.errors import InputError, OutputError, UserError, brief, import_extra
 from contrasent.indexing.models import model_settings, open_index_model
 from contrasent.indexing.remaining import finish
 from contrasent.model.base import TaskEncoder
@@ -196,8 +195,7 @@ def watch_index(
         MissingExtraError: the package watchfiles is not installed.
     """
     follower = _Follower(index, source, batch_size)
-    if find_spec("watchfiles") is None:
-        raise MissingExtraError("watchfiles", "documents", "--watch")
+    import_extra("watchfiles", "documents", "--watch")
     from watchfiles import watch
     from watchfiles._rust_notify import WatchfilesRustInternalError
 

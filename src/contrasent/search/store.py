@@ -271,7 +271,12 @@ class Store:
         """Read on from a copy without a name, so that the log of writers need not be kept."""
         with self._one_query, wrap_sqlite_errors(self.folder):
             copy, original = sqlite3.connect("", check_same_thread=False), self.connection
-            original.backup(copy)
+            try:
+                original.backup(copy)
+            except sqlite3.OperationalError:  # nowhere to put temporary files
+                copy.close()
+                copy = sqlite3.connect(":memory:", check_same_thread=False)
+                original.backup(copy)
             self._connect(copy)
             original.close()
 

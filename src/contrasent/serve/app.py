@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import math
 import os
 import threading
 import time
@@ -420,7 +421,15 @@ class _Connection(H11Protocol):
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
             self._forget()
         elif self.timer is None:
-            self.timer = self.loop.call_later(self.head_timeout, self.transport.abort)
+            self.timer = self.loop.call_later(self.head_timeout, self._late)
+
+    def _late(self, before: float = math.inf) -> None:
+        """End the connection, unless its client still reads what is left of the last answer."""
+        unsent = self.transport.get_write_buffer_size()
+        if 0 < unsent < before:
+            self.timer = self.loop.call_later(self.head_timeout, self._late, unsent)
+        else:
+            self.transport.abort()
 
     def _forget(self) -> None:
         if self.timer is not None:

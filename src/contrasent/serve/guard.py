@@ -28,7 +28,7 @@ from contrasent.progress import Deadline, limited
 log = logging.getLogger("contrasent.serve")
 
 OPEN = frozenset({"/", "/health", "/docs", "/openapi.json", "/page.js", "/page.css", "/docs.js"})
-"""Routes that need no key: they show nothing of the model or the index."""
+"""Routes that need no key: of the model and the index, /health shows the name and the size."""
 
 PROBES = frozenset({"/health", "/metrics"})  # routes that answer however busy the server is
 
@@ -40,7 +40,6 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-_ORIGIN, _ROOT = re.compile(r"https?://[^/\s*@?#]+"), re.compile(r"(/[\w.~-]+)+")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -66,13 +65,17 @@ class ServerSettings:
     root_path: str = ""  # where a proxy shows the server
 
     def __post_init__(self) -> None:
-        for origin in self.origins:
-            if origin != "*" and not _ORIGIN.fullmatch(origin):
-                problem = "is not an origin such as https://app.example or http://localhost:3000"
-                raise OptionError("--cors", origin, problem)
-        if self.root_path and not _ROOT.fullmatch(self.root_path):
-            problem = "must start with a slash and not end with one, such as /embeddings"
-            raise OptionError("--root-path", self.root_path, problem)
+        origin = "is not an origin such as https://app.example or http://localhost:3000"
+        host = "is not a host name such as search.example.org; omit the port and the path"
+        root = "must start with a slash and not end with one, such as /embeddings"
+        for option, values, form, problem in (
+            ("--cors", self.origins, r"https?://[^/\s*@?#]+|\*", origin),
+            ("--allow-host", self.hosts, r"[\w.-]+|\[[\w:.%]+\]", host),
+            ("--root-path", [self.root_path], r"(/[\w.~-]+)*", root),
+        ):
+            for value in values:
+                if not re.fullmatch(form, value):
+                    raise OptionError(option, value, problem)
 
 
 class ApiError(HTTPException):

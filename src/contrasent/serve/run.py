@@ -3,11 +3,10 @@
 import errno
 import socket
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, see
+from contrasent.errors import ModelError, OptionError, OutputError, import_extra, see
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
 from contrasent.indexing.remaining import rest_encoder
 from contrasent.model.base import TaskEncoder
@@ -19,7 +18,6 @@ from contrasent.search.opening import open_index, resolve_index
 from contrasent.types import Log
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus-client")
 
 
 def serve_model(
@@ -63,9 +61,7 @@ def serve_model(
         OutputError: the port is in use.
         ModelError: the model cannot be opened.
     """
-    for package in NEEDED:
-        if find_spec(package.replace("-", "_")) is None:
-            raise MissingExtraError(package, "serve", "contrasent serve")
+    import_extra("contrasent.serve.app", "serve", "contrasent serve")
     from contrasent.serve.app import create_app, make_server
     from contrasent.serve.guard import ServerSettings
 
@@ -83,12 +79,10 @@ def serve_model(
     if library is None and bm25_weight is not None:
         raise OptionError("--bm25-weight", bm25_weight, "needs --index INDEX")
     stored = {} if library is None else model_settings(library)
-    pooling, max_seq_length = (
-        pooling or stored.get("pooling"),
-        max_seq_length or stored.get("max_seq_length"),
-    )
+    opening: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
+    opening = {name: value or stored.get(name) for name, value in opening.items()}
     with _listen(host, port) as listener:  # before the model is loaded
-        encoder = open_encoder(folder, pooling=pooling, max_seq_length=max_seq_length, light=True)
+        encoder = open_encoder(folder, **opening, light=True)
         release_freed_memory()
         shown, encode = name or Path(model).name or folder.name, None
         if isinstance(library, Index) and library.unfinished:
@@ -102,7 +96,7 @@ def serve_model(
             bm25_weight=bm25_weight,
             encode=encode,
         )
-        address = f"http://{_place(host, listener.getsockname()[1])}"
+        address = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
         log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
         if not hosts:
             log(f"any Host header is accepted on {host}; --allow-host NAME limits it to names")
@@ -111,28 +105,31 @@ def serve_model(
 
 def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
     """Names the Host header may have: a foreign web page cannot reach a loopback server."""
-    if host in ("127.0.0.1", "localhost", "::1"):
-        return (*LOOPBACK, *(name.lower() for name in more))
-    return (*LOOPBACK, host.lower(), *(name.lower() for name in more)) if more else ()
+    local = host in ("127.0.0.1", "localhost", "::1")
+    names = LOOPBACK if local else (*LOOPBACK, _in_url(host.lower()))
+    return (*names, *(_in_url(name.lower()) for name in more)) if more or local else ()
 
 
-def _place(host: str, port: int) -> str:
-    """An address as it is in a URL."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _in_url(host: str) -> str:
+    """A host as it is in a URL, and in a Host header."""
+    return f"[{host}]" if host.count(":") > 1 and host[0] != "[" else host
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Take the port before the model is loaded."""
+    """Take the port before the model is loaded; who connects meanwhile waits."""
+    if not host:  # as of a variable that is not set; the system takes it for all addresses
+        raise OptionError("--host", host, "is empty; try 127.0.0.1, or 0.0.0.0 for a network")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()  # two servers may share a port until one does
     except OSError as error:
         listener.close()
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             problem = f"is not an address of this machine; try 0.0.0.0{see('port-taken')}"
             raise OptionError("--host", host, problem) from error
         problem = f"cannot listen there ({error.strerror}); choose another --port"
-        raise OutputError(f"{_place(host, port)}: {problem}{see('port-taken')}") from error
+        raise OutputError(f"{_in_url(host)}:{port}: {problem}{see('port-taken')}") from error
     return listener

@@ -122,7 +122,8 @@ class Spool:
     """A temporary copy of a stream that can be read once; it is deleted with the object."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        handle, name = tempfile.mkstemp(prefix="contrasent-", suffix=".txt")
+        with writing(Path("a temporary file")):  # TMPDIR may be missing, and /tmp read-only
+            handle, name = tempfile.mkstemp(prefix="contrasent-", suffix=".txt")
         self.path = Path(name)
         # The owner's process only: a forked worker that ends must not delete it.
         weakref.finalize(self, _remove, self.path, os.getpid())
