@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from dataclasses import fields, replace
 
 import numpy as np
@@ -101,7 +102,10 @@ def test_a_ranker_is_kept_and_read():
     ("The cat's 2 hats", ["the", "cat", "s", "2", "hats"]),
     ("readFile read_file", ["read", "file", "readfile", "read", "file", "read_file"]),
     ("Straße ﬁne", ["strasse", "fine"]), ("東京都", ["東京", "京都"]),
-    ("كِتَاب", ["كتاب"]), ("…", []),
+    ("كِتَاب", ["كتاب"]), ("…", []), ("हिन्दी में", ["हिन्दी", "में"]), ("人々", ["人々"]),
+    ("தமிழ்", ["தமிழ்"]), ("ລາວ", ["ລາ", "າວ"]), ("בֵּית־סֵפֶר", ["בית", "ספר"]),
+    ("за\u0301мок ẹ\u0300ko\u0323", ["замок", "ẹkọ"]),
+    ("Do\u00adnau İzmir can´t", ["donau", "izmir", "can", "t"]), ("कि-2", ["कि", "2", "कि-2"]),
 ])  # fmt: skip
 def test_words(text, wanted):
     assert words(text) == wanted
@@ -112,6 +116,9 @@ def test_languages_and_stems():
     assert language_of(["das Haus ist auf dem Hügel und es ist alt"]) == "german"
     assert language_of(["x1 y2 z3"]) == "none"
     assert Analyzer("english")("the houses are running") == ["hous", "run"]
+    assert len({*Analyzer("turkish")("Isparta ısparta ISPARTA")}) == 1
+    began = time.thread_time()  # of the square of its length it would take a minute
+    assert words("IT " * 10_000, frozenset({"it"})) == [] and time.thread_time() - began < 5
     with pytest.raises(OptionError, match="no stemmer"):
         Analyzer("klingon")
 
