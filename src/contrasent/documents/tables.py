@@ -102,7 +102,8 @@ def _read(
             if cells is UNREAD:
                 report(Reason.BROKEN, f", line {line}")
                 continue
-            row = list(zip(chosen, map(as_text, cells or ()), strict=False))
+            cells = cells or ()
+            row = list(zip(chosen, map(as_text, cells), strict=False))
             of = {role: text for (role, _), text in row}
             title, builder = one_line(of.get("title", "")), SectionBuilder()
             for (role, _), text in row:
@@ -116,7 +117,12 @@ def _read(
                 builder.paragraph(
                     spelled((names[at], text) for (_, at), text in row if at in coded)
                 )
-            facts = {names[at]: text for (role, at), text in row if role == "fact" and names[at]}
+            kept = (int, float, list, tuple)
+            facts = {
+                table.columns[at]: cell if text and isinstance(cell, kept) else text
+                for ((role, at), text), cell in zip(row, cells, strict=True)
+                if role == "fact"
+            }
             _, sections, metadata = builder.finish("-", facts)
             if title and not sections:
                 title, sections = "", (Section((), (title,)),)
@@ -237,6 +243,8 @@ def _shown(value: Any, share: bool) -> str:
             return str(value).upper()
         case float() | int() if share:
             return f"{round(100 * value, 10):.12g}%"
+        case float() | int() if value % 1 == 0 and abs(value) < 1 << 53:
+            return f"{value:.0f}"
         case float() | int():
             return f"{value:.15g}"
         case datetime() if value.time() == time():
