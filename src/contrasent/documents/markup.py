@@ -26,8 +26,8 @@ _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)?(?:\1|\.\.\.)[ \t]*\n", re.DOTALL)
 _ENTRY = re.compile(r"([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?$")
 _NO_TEXT = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
+_BREAKS = {"softbreak": "\n", "hardbreak": "\n"}
 _TAG = re.compile(r"</?([a-zA-Z]+)[^<>]*>|<[!?][^<>]*>")
-_SHOWN = {"softbreak": "\n", "hardbreak": "\n"}
 
 
 @cache
@@ -106,24 +106,15 @@ def _add_markdown(builder: SectionBuilder, text: str) -> None:
 
 
 def without_tags(html: str) -> str:
-    """The text of HTML, roughly."""
-    return unescape(_TAG.sub(_space, _NO_TEXT.sub(" ", html)))
-
-
-def _space(tag: re.Match[str]) -> str:
-    """What a tag is in text: nothing if the text goes on there."""
-    return "" if (tag[1] or "b").lower() in INLINE else " "
+    """The text of HTML, roughly; only tags within a line do not part words."""
+    text = _NO_TEXT.sub(" ", html)
+    return unescape(_TAG.sub(lambda tag: " " * ((tag[1] or "").lower() not in INLINE), text))
 
 
 def _plain(token: "Token") -> str:
     """Inline Markdown without its mark-up: links by their text, code and emphasis bare."""
-    shown = (
-        _TAG.sub(_space, one.content)
-        if one.type == "html_inline"
-        else _SHOWN.get(one.type, one.content)
-        for one in token.children or ()
-    )
-    return "".join(shown)
+    texts = ((one.type, _BREAKS.get(one.type, one.content)) for one in token.children or ())
+    return "".join(without_tags(text) if kind == "html_inline" else text for kind, text in texts)
 
 
 def read_notebook(text: str) -> Parsed:

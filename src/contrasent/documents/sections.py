@@ -213,22 +213,21 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
         several = value if isinstance(value, list | tuple) else [value]
         if name == "tags":
             several = [part for one in several if one for part in str(one).split(",")]
-        values = [one for one in map(_plain, several[:MOST]) if one not in ("", None)]
-        if name == "date":
-            days = [(one, _DAY.match(str(one))) for one in values]
-            values = ["-".join(day.groups()) if day else one for one, day in days]
+        plain = (_plain(one, day=name == "date") for one in several[:MOST])
+        values = [one for one in plain if one not in ("", None)]
         secret = _SECRET_NAME.fullmatch(name) or any(_KEY.search(str(one)) for one in values)
         if values and name not in ("", *PLACES) and not secret:
             metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
     return metadata
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, *, day: bool) -> Any:
     """A short text, a number that JSON keeps or a boolean; None for anything else."""
     if isinstance(value, date | time) or (isinstance(value, int) and abs(value) >= 1 << 53):
         value = str(value)
     if isinstance(value, str):
-        return one_line(value)[:LONGEST]
+        text = one_line(value)[:LONGEST]
+        return "-".join(found.groups()) if day and (found := _DAY.match(text)) else text
     return value if isinstance(value, int | float) and abs(value) < 1 << 53 else None
 
 

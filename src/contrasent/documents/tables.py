@@ -41,6 +41,7 @@ from contrasent.text.roles import ROW_IDS
 from contrasent.text.sources import Source
 from contrasent.text.tables import UNREAD, Table, open_table
 
+PLAIN = (int, float, list, tuple)  # kinds of cells that are metadata as they are
 SPOKEN = {"field": "fields", "fact": "metadata"}
 
 
@@ -102,8 +103,8 @@ def _read(
             if cells is UNREAD:
                 report(Reason.BROKEN, f", line {line}")
                 continue
-            cells = cells or ()
-            row = list(zip(chosen, map(as_text, cells), strict=False))
+            given = dict(zip(places, cells or (), strict=False))
+            row = list(zip(chosen, map(as_text, cells or ()), strict=False))
             of = {role: text for (role, _), text in row}
             title, builder = one_line(of.get("title", "")), SectionBuilder()
             for (role, _), text in row:
@@ -117,10 +118,9 @@ def _read(
                 builder.paragraph(
                     spelled((names[at], text) for (_, at), text in row if at in coded)
                 )
-            kept = (int, float, list, tuple)
             facts = {
-                table.columns[at]: cell if text and isinstance(cell, kept) else text
-                for ((role, at), text), cell in zip(row, cells, strict=True)
+                table.columns[at]: given[at] if text and isinstance(given[at], PLAIN) else text
+                for (role, at), text in row
                 if role == "fact"
             }
             _, sections, metadata = builder.finish("-", facts)

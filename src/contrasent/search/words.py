@@ -58,10 +58,7 @@ _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_SILENT = (
-    r"\u00ad\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u065f\u0670"
-    r"\u06d6-\u06ed\u200d\u2060"
-)
+_SILENT = r"\u00ad\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u0640\u064b-\u065f\u0670\u200d\u2060"
 _MARKS = rf"{_SILENT}\u0900-\u0963\u0966-\u096f\u0971-\u0dff\u0f71-\u0f84\u0f8d-\u0fbc"
 WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|\w(?:(?![{_UNSPACED}])[\w{_MARKS}])*")
 _PARTS = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
@@ -137,13 +134,9 @@ def _is_name(word: str, text: str, start: int, end: int) -> bool:
 def language_of(texts: Iterable[str]) -> str:
     """The language of texts by the share of its stop words among their words; "none" if unclear."""
     counts = Counter(word for text in islice(texts, SAMPLE) for word in words(text))
-    total = counts.total() or 1
-    shares = {
-        name: sum(counts[word] for word in counts.keys() & stop) / total
-        for name, stop in STOP_WORDS.items()
-    }
-    best = max(shares, key=lambda name: shares[name])
-    return best if shares[best] >= RECOGNIZED else "none"
+    known = {name: sum(counts[word] for word in stop) for name, stop in STOP_WORDS.items()}
+    best = max(known, key=lambda name: known[name])
+    return best if known[best] >= RECOGNIZED * (counts.total() or 1) else "none"
 
 
 def foreign_stop_words(query: str, language: str) -> set[str]:
@@ -229,10 +222,6 @@ class Bm25:
         mean = np.float32(total / max(1, self._count)) or np.float32(1)
         damping: Floats = np.float32(K1) * (np.float32(1 - B) + np.float32(B) * self.lengths / mean)
         return damping
-
-    def scores(self, query: str) -> Floats:
-        """(rows,) scores; 0 for rows that share no term with the query, or are dead."""
-        return self.weigh(query).scores
 
     def weigh(self, query: str) -> Weighed:
         """How all rows match a query, by their texts and, lightly, the names of their files."""

@@ -129,9 +129,8 @@ def training_roles(
     if not texts:
         problem = f"no column of {_listed(table.columns)} contains text to train on; choose columns"
         if kinds == [NUMBER]:
-            raise InputError(
-                table.source, f"column {table.columns[0]!r} contains numbers, not text"
-            )
+            problem = f"column {table.columns[0]!r} contains numbers, not text"
+            raise InputError(table.source, problem)
         raise InputError(table.source, f"{problem} with --columns")
     found = _pair(table, texts, cells, single=single)
     _check_lists(table, [] if single else found, cells)
