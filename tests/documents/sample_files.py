@@ -69,7 +69,7 @@ def epub():
             f'{container}<rootfile full-path="in/book.opf"/></rootfiles></container>',
         "in/book.opf": package,
         "in/nav.xhtml": "<ol><li>Contents</li></ol>",
-        "in/text/a.xhtml": f"<h1>Two</h1><p>{PROSE}</p>",
+        "in/text/a.xhtml": f"<meta charset='latin1'><h1>Zw\xf6</h1>{PROSE}".encode("latin-1"),
         "in/text/b.xhtml": "<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>",
     })  # fmt: skip
 
@@ -264,11 +264,13 @@ LONG = "A long line of prose that was broken at some width and"
 TEXTS = {
     "a.ipynb": (json.dumps({"cells": NOTEBOOK}), "River", [((), ("It flows.", "x = 1\nx"))]),
     "a.txt": (f"{LONG}\ngoes on.\n\nN\u2010\n   ext.\n", "", [((), (f"{LONG} goes on.", "Next."))]),
+    "c.md": ("A slide\x0bof two\x0clines.\n", "", [((), ("A slide of two lines.",))]),
     # A first heading with nothing below it is the title.
     "a.md": ("# Travel\n\n# Meals\n\nForty euros.\n\n# Hotels\n\nNone.\n", "Travel", [
         (("Meals",), ("Forty euros.",)), (("Hotels",), ("None.",))]),
-    "b.md": ("# Mud\n\n<div>\n<b>Wet</b> &amp; cold.\n<style>b {x: y}</style>\n</div>\n\nDry.\n",
-        "Mud", [((), (" Wet  & cold.", "Dry."))]),
+    "b.md": ("# Mud\n\n<div>\n<b>Wet</b> &amp; 2 < 3 > 1.\n<style>b {x: y}</style>\n</div>\n\n"
+        "Dry<br/>H<sub>2</sub>O[^1]\n\n| a<br>b |\n|-|\n\n[^1]: Lee 'The sea'\n",
+        "Mud", [((), ("Wet & 2 < 3 > 1.", "Dry H2O^1", "a b")), ((), ("[^1]: Lee 'The sea'",))]),
     "b.py": ("def broken(:\n    pass\n", "", [((), ("def broken(:\n    pass",))]),
     "a.rtf": (r"{\rtf1\ansi Rivers carry mud.\par Sand too.\par}", "", [
         ((), ("Rivers carry mud.", "Sand too."))]),
@@ -301,6 +303,9 @@ TEXTS = {
         "\\maketitle\\section{Banks}\\label{x} Of \\emph{mud} \\cite{a}. % no\n"
         "\\begin{itemize}\\item 5\\% up\\end{itemize}\\end{document}", "My River", [
         (("Banks",), ("Of mud.", "5% up"))]),
+    "b.tex": ("G\\\"odel, {\\'E}t\\'{e}, na\\\"{\\i}f, Stra{\\ss}e, \\c{c}a, \\O re, Espa\\~na"
+        "\\footnote{Old.} at \\href{http://a.b}{home}.", "", [
+        ((), ("Gödel, Été, naïf, Straße, ça, Øre, España Old. at http://a.b home.",))]),
     "a.srt": ("1\n00:00:01,000 --> 00:00:02,000\nHello <i>there</i>,\n\n2\n00:00:03,000 --> "
         "00:00:04,000\ncaptain.\n", "", [((), ("Hello there, captain.",))]),
     "a.vtt": ("WEBVTT\n\nNOTE x\n\n00:01.000 --> 00:02.000\nAhoy.\n", "", [((), ("Ahoy.",))]),

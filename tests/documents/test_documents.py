@@ -153,6 +153,15 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     assert [(d.title, d.metadata) for d in DocumentSource(staff)] == [
         ("Bo", {"year": "2024", "note": "x"})
     ] * 2
+    typed = {"year": 2024, "new": True, "tags": ["a", "b"], "at": "2024-05-03 10:15"}
+    gaps = {"isbn": 1 << 60, "gap": None, "nan": float("nan")}
+    bare.with_name("c.jsonl").write_text(json.dumps({"text": PROSE, **typed, **gaps}))
+    (found,) = DocumentSource(tmp_path / "c.jsonl")
+    assert found.metadata == {**typed, "isbn": str(1 << 60)}
+    assert found.sections == (Section((), (PROSE,)),)
+    bare.with_name("c.jsonl").write_text('{"name": "Bo", "new": false, "n": [1, 2], "x": NaN}')
+    (found,) = DocumentSource(tmp_path / "c.jsonl")
+    assert found.sections[0].paragraphs == ("name: Bo; new: False; n: 1 2",)
     bare.write_text(f'1,"{PROSE}"\n2,"Again: {PROSE}"\n')
     assert len(list(DocumentSource(bare))) == 2
     with pytest.raises(OptionError, match=r"'word'.*unknown column.*did you mean 'words'"):

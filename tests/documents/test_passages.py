@@ -1,5 +1,7 @@
 """Passages: nothing lost, nothing twice, nothing too long."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,10 @@ def own(row):
     """The text of a passage without its title and headings."""
     text, _, about = row
     return text[about["body"] :]
+
+
+def bare(text):
+    return "".join(text.split())
 
 
 def document(*paragraphs, id="a", title="", headings=()):
@@ -47,12 +53,15 @@ def test_every_word_is_in_one_passage_in_order_and_none_is_too_long(found, title
         assert [name for _, name, _ in mine] == [f"{one.id}#{n + 1}" for n in range(len(mine))]
         assert all(about["title"] == one.title for *_, about in mine)
         rest = "".join("".join(map(own, mine)).split())
+        above = [*map(bare, re.split("\n| > ", "\n".join(text for text, *_ in mine))), rest]
         for one_section in one.sections:
+            names = [*map(bare, (title, *one_section.headings))]
+            assert all(any(name in text for text in above) for name in names)
             for text in one_section.paragraphs:
-                # Headings may stand before a paragraph, as lines of the text; nothing else may.
-                wanted = "".join(text.split())
+                # Title and headings may stand before a paragraph, as lines; nothing else may.
+                wanted = bare(text)
                 before = rest.index(wanted)
-                assert "".join("".join(one_section.headings).split()).endswith(rest[:before])
+                assert re.fullmatch("".join(f"(?:{name})?" for name in names), rest[:before])
                 rest = rest[before + len(wanted) :]
         assert not rest
 
@@ -111,8 +120,9 @@ def test_a_long_section_is_cut_at_sentences_into_even_parts(count, parts):
 
 def test_titles_take_a_quarter_at_most():
     one = document("Text.", title="word " * 30, headings=("Outer " * 30, "Inner one"))
-    ((text, *_),) = cut([one], words, 24)
-    assert text == "Inner one\nText."
+    found = [f"{text}\n".partition("\n") for text, *_ in cut([one], words, 24)]
+    assert {above for above, *_ in found} == {"Inner one"}
+    assert "".join(text for *_, text in found).split() == ["word"] * 30 + ["Outer"] * 30 + ["Text."]
     # A quarter of 22 tokens is 5: one more and only the last heading stands above the text.
     for above, first in (("aa bb", "tt\naa bb > cc"), ("aa bb dd", "tt\ncc")):
         ((text, *_),) = cut([document("Text.", title="tt", headings=(above, "cc"))], words, 24)

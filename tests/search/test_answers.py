@@ -109,6 +109,14 @@ def test_marks_in_a_script_without_spaces():
     assert found("屋顶", "修理。屋顶", Analyzer("none"))[1] == ["屋顶"]
 
 
+@pytest.mark.parametrize(("query", "text"), [
+    ("café", "cafe\u0301"), ("हिन्दी", "हिन्दी"), ("كتاب", "كِتَاب"), ("file", "ﬁle"),
+    ("Donaudampf", "Donau\u00addampf"), ("замок", "за\u0301мок"),
+])  # fmt: skip
+def test_marks_are_of_whole_words_with_all_that_is_not_compared(query, text):
+    assert found(query, f"👨\u200d👩\u200d👧 x {text} y.", Analyzer("none"))[1] == [text]
+
+
 def test_a_short_sentence_that_ends_where_a_section_begins_stands_alone():
     text, none = "修理。屋顶在春天。", Analyzer("none")
     assert found("修理", text, none)[0] == text  # a heading, but for the section

@@ -116,7 +116,7 @@ def check(index, ranker, learned, **about):
     for text in QUERIES:
         (query,) = encode([text])
         (hits,) = index.search([text], vectors=query[None], k=len(rows), **about)
-        words = dict(enumerate(index.bm25.scores(text).tolist()))
+        words = dict(enumerate(index.bm25.weigh(text).scores.tolist()))
         wanted = scores_of(
             ranker, learned, vectors, documents, query, {row: words[row] for row in rows}
         )

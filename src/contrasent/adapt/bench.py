@@ -128,7 +128,7 @@ class Bench:
         """The best rows of each query by each ranker."""
         query_vectors, shown = self.vectors[numbers], self.units >= 0
         # Rankers that differ only in the weight of BM25 share their candidates.
-        bare = [ranker.without_words for ranker in rankers]
+        bare = [replace(ranker, bm25_weight=0.0) for ranker in rankers]
         products = {
             share: np.asarray(self.index.vectors @ mapped(ranker, learned, query_vectors).T).T
             for share, ranker in {ranker.map_share: ranker for ranker in bare}.items()

@@ -110,7 +110,8 @@ def candidate_strategies(
     weights = {prior.bm25_weight, *(FEW_WEIGHTS if few else WEIGHTS)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
     bonuses = FEW_BONUSES if few else BONUSES
-    strategies = [Strategy(one, False) for one in (default, default.without_words, prior)]
+    vectors = replace(default, bm25_weight=0.0)
+    strategies = [Strategy(one, False) for one in (default, vectors, prior)]
     every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
     for share, weight, smoothing, (known, start) in every:
         ranker = replace(prior, bm25_weight=weight, smoothing=smoothing)

@@ -1,7 +1,7 @@
 """The report of an adaptation, as facts for programs and as one page for people."""
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def gain_of_bm25(bench: Bench, default: Ranker, *, seed: int) -> Difference | No
     """The default search minus vectors alone on user queries; None if they are too few to tell."""
     if len({query.document for query in bench.queries}) < MIN_DOCUMENTS or not default.uses_bm25:
         return None
-    vectors, both = bench.values([default.without_words, default])
+    vectors, both = bench.values([replace(default, bm25_weight=0.0), default])
     return difference(bench.queries, both - vectors, seed=seed, level=LEVEL)
 
 

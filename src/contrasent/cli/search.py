@@ -12,7 +12,7 @@ import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, check_count
 from contrasent.progress import printable
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def search(
     from contrasent.indexing.models import find_hits, open_index_model
     from contrasent.search.answers import answers, path_of
     from contrasent.search.filters import parse_where
-    from contrasent.search.index import check_k, grouped
+    from contrasent.search.index import grouped
     from contrasent.search.opening import open_index
 
-    check_k(k)
+    check_count("k", k)
     condition = parse_where(where or [])
     wanted = [" ".join(query)] if query else []
     wanted += read_queries(query_file) if query_file else []

@@ -29,17 +29,14 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
         f"{task}: not in the local folder, and {pin.repository} cannot be read from the hub",
         f"put the file at {place} in a folder that CONTRASENT_DATA names",
     )
+    source = f"{pin.repository}@{pin.revision}"
     if not paths:
-        raise DataError(
-            f"{pin.repository}@{pin.revision}: contains no file for the split {split!r}"
-        )
+        raise DataError(f"{source}: contains no file for the split {split!r}")
     rows = [row for path in paths for row in _rows(path)]
     expected = pin.rows[split]
     if len(rows) != expected:
-        raise DataError(
-            f"{pin.repository}@{pin.revision}: {len(rows):,} pairs in {split!r}, expected "
-            f"{expected:,}; clear the hub's cache and download it again"
-        )
+        problem = f"{len(rows):,} pairs in {split!r}, expected {expected:,}"
+        raise DataError(f"{source}: {problem}; clear the hub's cache and download it again")
     return rows
 
 
@@ -127,10 +124,8 @@ def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
             if cells is not None:
                 yield str(cells[0]), str(cells[1]), float(cells[2])
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{path}: its rows have {', '.join(names)}; expected sentence1, sentence2 and a number "
-            "as score"
-        ) from error
+        problem = f"its rows have {', '.join(names)}; expected sentence1, sentence2 and a number"
+        raise DataError(f"{path}: {problem} as score") from error
 
 
 def hub_is_reachable() -> bool:

@@ -71,9 +71,8 @@ def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
         if path is None and not subsets:
             return _from_hub(task, "test", form, places[0])
         if path is None:
-            raise DataError(
-                official.missing(f"{task}/{subset.name}", places[0], "the other parts exist")
-            )
+            why = "the other parts exist"
+            raise DataError(official.missing(f"{task}/{subset.name}", places[0], why))
         subsets.append(_read_subset(path, subset))
     return tuple(subsets)
 
@@ -143,10 +142,8 @@ def _score(text: str, path: Path, line: int) -> float:
 def _scored(name: str, rows: Sequence[ScoredPair], path: Path, digest: str) -> ScoredPairs:
     scores = [row[2] for row in rows]
     if score_digest(scores) != digest:
-        raise DataError(
-            f"{path}: its {len(scores):,} gold scores differ from the official ones; download "
-            "it again"
-        )
+        problem = f"its {len(scores):,} gold scores differ from the official ones"
+        raise DataError(f"{path}: {problem}; download it again")
     return _make_pairs(name, rows)
 
 

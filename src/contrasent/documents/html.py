@@ -14,7 +14,7 @@ _UNSEEN = {"script", "style", "template", "head", "object", "iframe", "canvas", 
 _ASIDES = {"aside", "footer", "header"}
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 # The text of all other elements continues the line.
-_INLINE = {
+INLINE = {
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em",
     "font", "i", "ins", "kbd", "mark", "math", "mi", "mn", "mo", "mrow", "nobr", "picture", "q",
     "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
@@ -101,7 +101,7 @@ class _Page:
             tag = node.tag or ""
             if not begins and tag in _SPACED:
                 self._line.append(" ")
-            elif not begins and tag not in _INLINE:
+            elif not begins and tag not in INLINE:
                 self._enter(tag, -1)
             elif begins and not self._begin(node) and node.is_element_node:
                 waiting.append((node, False))
@@ -121,7 +121,7 @@ class _Page:
             return True
         if tag in _SPACED:
             self._line.append("\n" if tag == "br" else f" {_shown(node, tag)} ")
-        elif tag not in _INLINE:
+        elif tag not in INLINE:
             self._enter(tag, 1)
             # Tables also lay out pages; those whose cells hold no more than text do not.
             if tag == "table" and self._tables < DEEPEST:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from contrasent.documents.archives import Reason, Report, Skip
+from contrasent.documents.html import INLINE
 from contrasent.documents.sections import Parsed, SectionBuilder, flat, spelled
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)?(?:\1|\.\.\.)[ \t]*\n", re.DOTALL)
 _ENTRY = re.compile(r"([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?$")
 _NO_TEXT = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
-_TAG = re.compile(r"<[^<>]*>")
-_SHOWN = {"softbreak": "\n", "hardbreak": "\n", "html_inline": ""}
+_BREAKS = {"softbreak": "\n", "hardbreak": "\n"}
+_TAG = re.compile(r"</?([a-zA-Z]+)[^<>]*>|<[!?][^<>]*>")
 
 
 @cache
@@ -76,8 +77,8 @@ def _front_matter(text: str, *, toml: bool) -> dict[str, Any] | None:
 
 def _add_markdown(builder: SectionBuilder, text: str) -> None:
     """Add the blocks of a piece of Markdown."""
-    level, rows = 0, list[list[str]]()
-    for token in _parser().parse(text):
+    level, rows, about = 0, list[list[str]](), dict[str, Any]()
+    for token in _parser().parse(text, about):
         match token.type:
             case "heading_open":
                 level = int(token.tag[1])
@@ -99,16 +100,21 @@ def _add_markdown(builder: SectionBuilder, text: str) -> None:
                 builder.paragraph(_plain(token))
             case _:
                 pass
+    for label, found in about.get("references", {}).items():
+        if label.startswith("^"):  # a footnote that reads like the target of a link
+            builder.notes.append("\n".join(text.split("\n")[slice(*found["map"])]))
 
 
 def without_tags(html: str) -> str:
-    """The text of HTML, roughly."""
-    return unescape(_TAG.sub(" ", _NO_TEXT.sub(" ", html)))
+    """The text of HTML, roughly; only tags within a line do not part words."""
+    text = _NO_TEXT.sub(" ", html)
+    return unescape(_TAG.sub(lambda tag: " " * ((tag[1] or "").lower() not in INLINE), text))
 
 
 def _plain(token: "Token") -> str:
     """Inline Markdown without its mark-up: links by their text, code and emphasis bare."""
-    return "".join(_SHOWN.get(child.type, child.content) for child in token.children or ())
+    texts = ((one.type, _BREAKS.get(one.type, one.content)) for one in token.children or ())
+    return "".join(without_tags(text) if kind == "html_inline" else text for kind, text in texts)
 
 
 def read_notebook(text: str) -> Parsed:
@@ -136,12 +142,19 @@ _TEX_INLINE = re.compile(r"\\(?:emph|text\w{2}|underline|mbox|url|texttt|textsc)
 _PART = re.compile(r"\\(part|chapter|(?:sub){0,2}section|paragraph)\*?\{([^{}]{0,300})\}")
 _PARTS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
 _TEX_ABOUT = re.compile(r"\\(title|author|date)\{([^{}]{0,500})\}")
+_ACCENTED = "'`^\"~=.cvuHr"
+_ACCENTS = "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0327\u030c\u0306\u030b\u030a"  # of each
+_ACCENT = re.compile(r"\\([\"'`^~=.]|[cvuHr](?=[ {]))\s*\{?\s*\\?([A-Za-z])\}?")
+_LETTERS = {"ss": "ß", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "aa": "å", "AA": "Å", "o": "ø",
+            "O": "Ø", "l": "ł", "L": "Ł", "i": "ı"}  # fmt: skip
+_LETTER = re.compile(rf"\\({'|'.join(_LETTERS)})(?![A-Za-z])(?:\{{\}}| )?")
 _TEX = [
     (re.compile(r"(?<!\\)%[^\n]*"), ""),
     (re.compile(r"\\(?:label|ref|eqref|cite\w?|includegraphics|usepackage|bibliography\w{0,5}"
                 r"|documentclass|title|author|date)(?:\[[^\]\n]{0,200}\])?\{[^{}]{0,500}\}"), ""),
     (re.compile(r"\\(?:begin|end)\{[^{}]{0,50}\}(?:\[[^\]\n]{0,100}\])?|\\item\b|\\par\b"), "\n\n"),
     (re.compile(r"\\([%&_#$])"), r"\1"),
+    (re.compile(r"\\(?:footnote|thanks)\b|\}\{"), " "),
     (re.compile(r"\\[a-zA-Z]+\*?|[{}]|\\\\"), ""),
     (re.compile(r"~"), " "),
     (re.compile(r" (?=[.,;:)])"), ""),
@@ -150,6 +163,8 @@ _TEX = [
 
 def read_tex(text: str) -> Parsed:
     """Title, author, parts and prose of TeX; formulas stay as they are written."""
+    text = _ACCENT.sub(lambda found: found[2] + _ACCENTS[_ACCENTED.index(found[1])], text)
+    text = _LETTER.sub(lambda found: _LETTERS[found[1]], text)
     for _ in range(2):  # for nested ones
         text = _TEX_INLINE.sub(r"\1", text)
     about = {name: without_tex(value) for name, value in _TEX_ABOUT.findall(text)}

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from contrasent.documents.archives import Reason, Report, Skip, check_members, expands
+from contrasent.documents.encodings import decode
 from contrasent.documents.html import add_html
 from contrasent.documents.sections import Parsed, SectionBuilder
 
@@ -398,5 +399,5 @@ def read_epub(data: bytes, skip: Report) -> Parsed:
             if name in locked:
                 raise Skip(Reason.ENCRYPTED)
             if name in archive.namelist():
-                add_html(builder, archive.read(name).decode("utf-8", "replace"))
+                add_html(builder, decode(archive.read(name))[0])
     return builder.finish(about.pop("title", ""), about)

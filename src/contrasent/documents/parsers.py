@@ -263,10 +263,6 @@ def _pdf(file: File) -> Iterator[Document]:
     yield from _attached(file, "", attached.items())
 
 
-def _eml(file: File) -> Iterator[Document]:
-    yield from _mail(file, "", parse_mail(file.content()))
-
-
 def _mbox(file: File) -> Iterator[Document]:
     with file.open() as stream:
         for number, data in enumerate(messages(stream), 1):
@@ -433,7 +429,7 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson"), _table),
     ".json": _json,
     ".parquet": _parquet,
-    ".eml": _eml,
+    ".eml": lambda file: _mail(file, "", parse_mail(file.content())),
     ".mbox": _mbox,
     ".msg": _outlook,
     ".ipynb": partial(_text, markup.read_notebook),

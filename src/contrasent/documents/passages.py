@@ -95,7 +95,7 @@ class _Cutter:
 
     def _grouped(self, document: Document, parts: list[_Part]) -> Iterator[_Part]:
         """The parts of a document as passages: put together where small, cut where long."""
-        whole = _joined(parts)
+        whole = self._told(document, _joined(parts), set())
         if whole.size <= self._room(document, whole):
             yield whole
             return
@@ -107,8 +107,20 @@ class _Cutter:
                     groups[-1].append(part)
                     continue
             groups.append([part])
-        for part in map(_joined, groups):
+        told = set[tuple[str, ...]]()
+        for group in groups:
+            part = self._told(document, _joined(group), told)
             yield from self._balanced(part, self._room(document, part))
+
+    def _told(self, document: Document, part: _Part, told: set[tuple[str, ...]]) -> _Part:
+        """A part with what its prefix cannot hold of title and headings as text, once each."""
+        held = re.split("\n| > ", self._prefix(document.title, part.headings).text)
+        names = (document.title, *part.headings)
+        ways = [names[:n] for n, name in enumerate(names, 1) if name and name not in held]
+        lines = [f"{way[-1]}\n" for way in ways if way not in told]
+        told.update(ways)
+        place = next((piece.place for piece in part.pieces), ((), 0))
+        return part._replace(pieces=[*self._counted(lines, place), *part.pieces])
 
     def _balanced(self, part: _Part, room: int) -> Iterator[_Part]:
         """Cut a part between its pieces, which all fit the room, into parts of about one size."""

@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, time
-from math import isfinite
 from typing import Any
 
 from contrasent.errors import HALF
@@ -31,7 +30,7 @@ _MADE = re.compile(  # by programs, not by who wrote the document
     re.VERBOSE | re.IGNORECASE,
 )
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
 
 _KEY = re.compile(
     r"""
@@ -214,22 +213,22 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
         several = value if isinstance(value, list | tuple) else [value]
         if name == "tags":
             several = [part for one in several if one for part in str(one).split(",")]
-        values = [one for one in map(_plain, several[:MOST]) if one not in ("", None)]
+        plain = (_plain(one, day=name == "date") for one in several[:MOST])
+        values = [one for one in plain if one not in ("", None)]
         secret = _SECRET_NAME.fullmatch(name) or any(_KEY.search(str(one)) for one in values)
         if values and name not in ("", *PLACES) and not secret:
             metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
     return metadata
 
 
-def _plain(value: Any) -> Any:
-    """A short text, a finite number or a boolean; None for anything else."""
-    value = str(value) if isinstance(value, date | time) else value
+def _plain(value: Any, *, day: bool) -> Any:
+    """A short text, a number that JSON keeps or a boolean; None for anything else."""
+    if isinstance(value, date | time) or (isinstance(value, int) and abs(value) >= 1 << 53):
+        value = str(value)
     if isinstance(value, str):
         text = one_line(value)[:LONGEST]
-        day = _DAY.match(text)
-        return "-".join(day.groups()) if day else text
-    known = isinstance(value, int | float) and isfinite(value) and abs(value) < 1 << 53
-    return value if known else None
+        return "-".join(found.groups()) if day and (found := _DAY.match(text)) else text
+    return value if isinstance(value, int | float) and abs(value) < 1 << 53 else None
 
 
 def spelled(pairs: Iterable[tuple[str, str]]) -> str:

@@ -41,6 +41,7 @@ from contrasent.text.roles import ROW_IDS
 from contrasent.text.sources import Source
 from contrasent.text.tables import UNREAD, Table, open_table
 
+PLAIN = (int, float, list, tuple)  # kinds of cells that are metadata as they are
 SPOKEN = {"field": "fields", "fact": "metadata"}
 
 
@@ -102,6 +103,7 @@ def _read(
             if cells is UNREAD:
                 report(Reason.BROKEN, f", line {line}")
                 continue
+            given = dict(zip(places, cells or (), strict=False))
             row = list(zip(chosen, map(as_text, cells or ()), strict=False))
             of = {role: text for (role, _), text in row}
             title, builder = one_line(of.get("title", "")), SectionBuilder()
@@ -116,7 +118,11 @@ def _read(
                 builder.paragraph(
                     spelled((names[at], text) for (_, at), text in row if at in coded)
                 )
-            facts = {names[at]: text for (role, at), text in row if role == "fact" and names[at]}
+            facts = {
+                table.columns[at]: given[at] if text and isinstance(given[at], PLAIN) else text
+                for (role, at), text in row
+                if role == "fact"
+            }
             _, sections, metadata = builder.finish("-", facts)
             if title and not sections:
                 title, sections = "", (Section((), (title,)),)
@@ -237,6 +243,8 @@ def _shown(value: Any, share: bool) -> str:
             return str(value).upper()
         case float() | int() if share:
             return f"{round(100 * value, 10):.12g}%"
+        case float() | int() if value % 1 == 0 and abs(value) < 1 << 53:
+            return f"{value:.0f}"
         case float() | int():
             return f"{value:.15g}"
         case datetime() if value.time() == time():

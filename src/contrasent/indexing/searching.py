@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.datasets.beir import read_judged
+from contrasent.errors import check_count
 from contrasent.evaluate.retrieval import search_retrieval
 from contrasent.indexing.models import find_hits, open_index_model
 from contrasent.report import Report
 from contrasent.search.filters import Where
-from contrasent.search.index import Hit, check_k, document_of
+from contrasent.search.index import Hit, document_of
 from contrasent.search.opening import open_index
 from contrasent.stats.bootstrap import RESAMPLES
 
@@ -69,7 +70,7 @@ def search_index(
         >>> hits[0][0].metadata
         {'year': 2024}
     """
-    check_k(k)
+    check_count("k", k)
     texts = [queries] if isinstance(queries, str) else list(queries)
     opened = open_index(index)
     encode = open_index_model(opened, None if model is None else str(model), runtime=runtime)

@@ -142,30 +142,26 @@ class Candidates:
         (start, end), listed = spans[n], one.listed(n)
         while n + 1 < len(spans) and spans[n + 1][1] - start <= LONGEST and one.leads_on(start, n):
             n, end = n + 1, spans[n + 1][1]
-        marks = list(self._marks(text, start, end, wanted))
+        marks = self._marks(text, start, end, wanted)
         if end - start <= LONGEST:
             return Answer(start, end, tuple(marks), listed=listed)
         first, last = _window(text, start, end, marks)
         marks = [mark for mark in marks if mark[0] >= first and mark[1] <= last]
         return Answer(first, last, tuple(marks), (first > start, last < end), listed)
 
-    def _marks(self, text: str, start: int, end: int, wanted: set[str]) -> Iterator[Span]:
+    def _marks(self, text: str, start: int, end: int, wanted: set[str]) -> list[Span]:
         """Words whose terms are wanted; pairs of letters in scripts without spaces."""
-        last = -1, -1
-        for match in WORD.finditer(text[start:end]):
+        found = list[Span]()
+        for match in WORD.finditer(text, start, end):
             (a, b), unspaced = match.span(), match["unspaced"] is not None
             pairs = [(at, min(at + 2, b)) for at in range(a, max(a + 1, b - 1))]
-            for pair in pairs if unspaced else [(a, b)]:
-                if wanted.isdisjoint(self.analyzer(text[start + pair[0] : start + pair[1]])):
+            for first, last in pairs if unspaced else [(a, b)]:
+                if wanted.isdisjoint(self.analyzer(text[first:last])):
                     continue
-                here = start + pair[0], start + pair[1]
-                if here[0] <= last[1] and unspaced:
-                    here = last[0], here[1]
-                elif last[1] > 0:
-                    yield last
-                last = here
-        if last[1] > 0:
-            yield last
+                if unspaced and found and first <= found[-1][1]:
+                    first, _ = found.pop()
+                found.append((first, last))
+        return found
 
 
 def answers(
@@ -176,9 +172,8 @@ def answers(
     analyzer: Analyzer,
 ) -> list[list[Answer]]:
     """The sentence of each hit that is nearest to its query, by vectors (q, d) and words."""
-    candidates = Candidates(queries, results, analyzer)
-    texts = candidates.texts
-    return candidates.best(vectors, for_task(encode, "document")(texts) if texts else None)
+    found = Candidates(queries, results, analyzer)
+    return found.best(vectors, for_task(encode, "document")(found.texts) if found.texts else None)
 
 
 def facts_of(hit: Hit) -> dict[str, Any]:

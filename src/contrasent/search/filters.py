@@ -105,9 +105,8 @@ def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
         elif key.startswith("$"):
             raise OptionError("where", key, "is not a field", choices=_JOINS)
         elif '"' in key or any(ord(letter) < 32 for letter in key):
-            raise OptionError(
-                "where", key, "field names cannot contain quotes or control characters"
-            )
+            problem = "field names cannot contain quotes or control characters"
+            raise OptionError("where", key, problem)
         elif len(key) > LETTERS or key.count(".") >= PARTS:
             problem = f"a field has at most {LETTERS:,} characters, and {PARTS} names between dots"
             raise OptionError("where", key, problem)
@@ -306,11 +305,10 @@ def milvus_expression(where: Where) -> str:
         place = "metadata" + "".join(f"[{_quoted(part)}]" for part in name.split("."))
         return " and ".join(f"({_milvus_test(place, op, want)})" for op, want in tests.items())
 
-    return _joined(where, field, _milvus_join)
+    def join(word: str, parts: list[str]) -> str:
+        return f" {word} ".join(f"({part})" for part in parts) or "id != ''"
 
-
-def _milvus_join(word: str, parts: list[str]) -> str:
-    return f" {word} ".join(f"({part})" for part in parts) or "id != ''"
+    return _joined(where, field, join)
 
 
 def _milvus_test(field: str, op: str, want: Any) -> str:
@@ -371,7 +369,7 @@ def number(value: str | float) -> float | int | None:
     """The number that a value reads as: 12, "12", "1,200", "1.200,50", "9 €"; None if none."""
     if not isinstance(value, str):
         return value
-    text = re.sub(_CURRENCY, "", value)
+    text = re.sub(_CURRENCY, "", value).replace("\u2212", "-")  # a minus of typesetters
     if _COMMAS.fullmatch(text):
         text = text.replace(",", "")
     elif _POINTS.fullmatch(text):

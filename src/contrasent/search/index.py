@@ -344,7 +344,7 @@ class BaseIndex(ABC):
         Raises:
             UserError: an argument is invalid, or the index or its model is missing or damaged.
         """
-        check_k(k)
+        check_count("k", k)
         self._check_threshold(threshold)
         if model is not None:
             self.check_model(model)
@@ -815,14 +815,8 @@ class Index(BaseIndex):
 def _check_pairs(queries: Sequence[str], vectors: Vectors) -> None:
     """Reject vectors that are not one for each query."""
     if len(vectors) != len(queries):
-        raise OptionError(
-            "vectors", len(vectors), f"must be one for each of {len(queries)} queries"
-        )
-
-
-def check_k(k: int) -> None:
-    """Reject a k that is not a positive whole number."""
-    check_count("k", k)
+        problem = f"must be one for each of {len(queries)} queries"
+        raise OptionError("vectors", len(vectors), problem)
 
 
 def _queries(given: Any) -> Any:

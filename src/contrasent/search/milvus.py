@@ -65,9 +65,8 @@ class MilvusIndex(BaseIndex):
         opened = cls(Path(folder), facts)
         stated = opened._call("describe_collection").get("description", "")
         if stated and stated != facts.identity:  # a local file keeps no description
-            raise InputError(
-                opened.uri, f"{facts.settings['collection']!r} belongs to another index"
-            )
+            problem = f"{facts.settings['collection']!r} belongs to another index"
+            raise InputError(opened.uri, problem)
         opened._call("load_collection")
         return opened
 

@@ -196,11 +196,6 @@ class Ranker:
         return self == Ranker(0.0)
 
     @property
-    def without_words(self) -> "Ranker":
-        """The same ranker without BM25."""
-        return replace(self, bm25_weight=0.0)
-
-    @property
     def summary(self) -> str:
         """How it searches, in a few words."""
         parts = [f"BM25 {self.bm25_weight:g}" if self.uses_bm25 else "vectors alone"]
@@ -239,12 +234,8 @@ class Ranker:
 
     def to_json(self) -> dict[str, Any]:
         """The record that the index stores: the weight of BM25, and what is not the default."""
-        plain = asdict(Ranker())
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if name == "bm25_weight" or value != plain[name]
-        }
+        plain = asdict(Ranker()) | {"bm25_weight": None}
+        return {name: value for name, value in asdict(self).items() if value != plain[name]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Ranker":

@@ -52,24 +52,33 @@ Posting = tuple[NDArray[np.int32], NDArray[np.uint16]]
 """Rows that hold a term, rising, and how often each does."""
 Lookup = Callable[[str], Posting | None]
 
-_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])\w)+")
-_PARTS = re.compile(r"[^\W_]+")
+# Silent are soft hyphens, joiners, vowels that Arabic and Hebrew write in some texts only, accents
+# that are no part of a letter. These and the vowels of India are in words, but not in `\w`.
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_SILENT = r"\u00ad\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u0640\u064b-\u065f\u0670\u200d\u2060"
+_MARKS = rf"{_SILENT}\u0900-\u0963\u0966-\u096f\u0971-\u0dff\u0f71-\u0f84\u0f8d-\u0fbc"
+WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|\w(?:(?![{_UNSPACED}])[\w{_MARKS}])*")
+_PARTS = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _JOINERS = frozenset(".-/\\:@+")
 LONGEST_WHOLE = 120  # characters of a joined number or path
-_WHOLE = re.compile(r"[^\W_]\W+\w")  # words are without what joins them
+LINE = 200  # characters on each side by which a line is one of capitals
+_WHOLE = re.compile(rf"[^\W_][{_MARKS}]*[^\w{_MARKS}]+\w")  # words are without what joins them
 _STEPS, _PLACES = re.compile(r"[./\\]"), re.compile(r"[/\\:@]+")
 _NUMBERS = re.compile(r"\d+(?:[.-]\d+)+")
-_DIACRITICS = re.compile(r"[\u064b-\u0652\u0640\u0591-\u05c7]")
+_DIACRITICS = re.compile(f"[{_SILENT}]")
 
 
 def words(text: str, stop: frozenset[str] = frozenset()) -> list[str]:
     """The words of a text, case-folded, without stop words; pairs of letters without spaces."""
     # A compound such as readFile, a number with signs in it (a version, a date, an address) and a
     # path give their parts and themselves. A stop word in capitals, such as IT, is a word.
-    # Arabic and Hebrew write vowels in some texts only.
-    plain = text if text.isascii() else _DIACRITICS.sub("", unicodedata.normalize("NFKC", text))
+    plain = text
+    if not text.isascii():  # in small letters a Turkish capital with a dot would be two characters
+        plain = _DIACRITICS.sub("", unicodedata.normalize("NFKC", text)).replace("İ", "I")
     tokens: list[str] = []
     first = begun = last = -2  # of the words that single signs join; ``begun``: of the last one
     for match in WORD.finditer(plain):
@@ -117,20 +126,17 @@ def _is_name(word: str, text: str, start: int, end: int) -> bool:
     """Whether a stop word is in capitals and its line is not."""
     if len(word) < 2 or not word.isupper():
         return False
-    before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
-    return any(map(str.islower, before + after)) or len(f"{before} {after}".split()) < 2
+    before = text[max(0, start - LINE) : start].rpartition("\n")[2]
+    after = text[end : end + LINE].partition("\n")[0]
+    return not f"{before}{word}{after}".isupper() or len(f"{before} {after}".split()) < 2
 
 
 def language_of(texts: Iterable[str]) -> str:
     """The language of texts by the share of its stop words among their words; "none" if unclear."""
     counts = Counter(word for text in islice(texts, SAMPLE) for word in words(text))
-    total = counts.total() or 1
-    shares = {
-        name: sum(counts[word] for word in counts.keys() & stop) / total
-        for name, stop in STOP_WORDS.items()
-    }
-    best = max(shares, key=lambda name: shares[name])
-    return best if shares[best] >= RECOGNIZED else "none"
+    known = {name: sum(counts[word] for word in stop) for name, stop in STOP_WORDS.items()}
+    best = max(known, key=lambda name: known[name])
+    return best if known[best] >= RECOGNIZED * (counts.total() or 1) else "none"
 
 
 def foreign_stop_words(query: str, language: str) -> set[str]:
@@ -181,7 +187,9 @@ class Analyzer:
     def __call__(self, text: str) -> list[str]:
         """The terms of a text, in order."""
         terms = words(text, self.stop)
-        return terms if self._stemmer is None else list(self._stemmer.stemWords(terms))
+        terms = terms if self._stemmer is None else list(self._stemmer.stemWords(terms))
+        # In Turkish a capital I is one without a dot, or, in foreign names, one with it.
+        return [t.replace("ı", "i") for t in terms] if self.language == "turkish" else terms
 
 
 class Weighed(NamedTuple):
@@ -214,10 +222,6 @@ class Bm25:
         mean = np.float32(total / max(1, self._count)) or np.float32(1)
         damping: Floats = np.float32(K1) * (np.float32(1 - B) + np.float32(B) * self.lengths / mean)
         return damping
-
-    def scores(self, query: str) -> Floats:
-        """(rows,) scores; 0 for rows that share no term with the query, or are dead."""
-        return self.weigh(query).scores
 
     def weigh(self, query: str) -> Weighed:
         """How all rows match a query, by their texts and, lightly, the names of their files."""

@@ -277,10 +277,8 @@ class Writer:
         if self._stream is not None:
             self._stream.close()
         self._stream, self._parts, old, before = None, [], self.store.vectors, self.facts
-        kept_rows = np.array(
-            self.store.query("SELECT row FROM rows ORDER BY row"), np.int64
-        ).ravel()
-        self.set(learned=self.store.stored_learned().renumbered(kept_rows, before.rows))
+        kept = np.array(self.store.query("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
+        self.set(learned=self.store.stored_learned().renumbered(kept, before.rows))
         self.store.query(
             "CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row"
         )

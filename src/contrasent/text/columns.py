@@ -129,9 +129,8 @@ def training_roles(
     if not texts:
         problem = f"no column of {_listed(table.columns)} contains text to train on; choose columns"
         if kinds == [NUMBER]:
-            raise InputError(
-                table.source, f"column {table.columns[0]!r} contains numbers, not text"
-            )
+            problem = f"column {table.columns[0]!r} contains numbers, not text"
+            raise InputError(table.source, problem)
         raise InputError(table.source, f"{problem} with --columns")
     found = _pair(table, texts, cells, single=single)
     _check_lists(table, [] if single else found, cells)
@@ -377,7 +376,8 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
     if not text:
         at = max(places, key=lengths.__getitem__, default=-1)
         if at < 0 or lengths[at] < SHORTEST * rows:
-            worded = any(map(str.isalpha, "".join(as_text(c) for column in cells for c in column)))
+            texts = (as_text(c) for column in cells for c in column if not isinstance(c, bool))
+            worded = any(map(str.isalpha, "".join(texts)))
             return [(FIELD, at) for at in places] if worded else []
         text = [(TEXT, at)]
     main = text[0][1]
@@ -390,18 +390,18 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
 
 def codes(table: Table, places: Iterable[int]) -> frozenset[int]:
     """Those of some columns that hold codes that users search for, such as product numbers."""
-    cells = _sample(table)
+    cells = [[one for one in some if not isinstance(one, bool)] for some in _sample(table)]
     return frozenset(at for at in places if roles.kind_of_column(cells[at]) == CODE)
 
 
 def as_text(cell: Any) -> str:
-    """A cell as text of a document: also lists of texts, numbers and dates."""
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, list | tuple) and all(isinstance(one, str) for one in cell):
-        return "\n\n".join(cell)
-    known = isinstance(cell, int | float) or hasattr(cell, "isoformat")
-    return str(cell) if known and not isinstance(cell, bool) else ""
+    """A cell as text of a document, whatever its type; "" if it is empty, or a vector."""
+    if isinstance(cell, dict):
+        return "; ".join(f"{name}: {text}" for name, one in cell.items() if (text := as_text(one)))
+    if isinstance(cell, list | tuple):
+        shown = len(cell) <= FACTS or all(isinstance(one, str) for one in cell)
+        return "\n\n".join(map(as_text, cell)) if shown else ""
+    return "" if is_empty(cell) or isinstance(cell, bytes) else str(cell)
 
 
 # ---------------------------------------------------------------------- queries of users

@@ -99,6 +99,7 @@ _LINK = re.compile(
     rf"[\w.+-]+\.(?:{_SUFFIXES})",
     re.I,
 )
+_UNSPACED = re.compile("[\u2e80-\u9fff\u0e00-\u0eff]")
 _CODE = re.compile(r"#?[A-Za-z]{0,8}[-_#./:]?[A-Za-z0-9._/:#-]*\d[A-Za-z0-9._/:#-]*")
 
 
@@ -166,9 +167,5 @@ def kind_of_column(cells: Iterable[Any]) -> str:
 def words_in(cells: Sequence[Any]) -> float:
     """The mean number of words of cells that have some; two characters of Chinese are one."""
     texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
-    counts = [max(len(text.split()), sum(map(_unspaced, text)) / 2) for text in texts]
+    counts = [max(len(text.split()), len(_UNSPACED.findall(text)) / 2) for text in texts]
     return sum(counts) / max(1, len(counts))
-
-
-def _unspaced(character: str) -> bool:
-    return "\u2e80" <= character <= "\u9fff" or "\u0e00" <= character <= "\u0eff"

@@ -451,10 +451,8 @@ def wordnet_synonyms(folder: str | Path | None = None) -> Callable[[str], Sequen
             (place for place in WORDNET_FOLDERS if Path(place, WORDNET_FILES[0]).is_file()), None
         )
     if folder is None:
-        raise DataError(
-            "synonyms need WordNet: apt install wordnet-base, or set "
-            f"WNSEARCHDIR to a folder with {', '.join(WORDNET_FILES)}"
-        )
+        remedy = f"set WNSEARCHDIR to a folder with {', '.join(WORDNET_FILES)}"
+        raise DataError(f"synonyms need WordNet: apt install wordnet-base, or {remedy}")
     missing = [name for name in WORDNET_FILES if not Path(folder, name).is_file()]
     if missing:
         raise DataError(f"{folder}: {missing[0]} is missing; not a WordNet folder")
