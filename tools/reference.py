@@ -50,7 +50,7 @@ PAGES = (
         "Index",
         "contrasent.Index:build,open,save,add,update,remove,search,search_documents,every,"
         "matching,refreshed,close,dimension,metric,ranker,calibration,vectors,model,folder "
-        "contrasent.search.index.Hit contrasent.search.ranking.Ranker:with_bm25,without_words",
+        "contrasent.search.index.Hit contrasent.search.ranking.Ranker:with_bm25",
     ),
     Page(
         "index-folder",

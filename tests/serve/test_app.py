@@ -809,16 +809,16 @@ async def large(scope, receive, send):
 
 
 def test_a_client_that_reads_nothing_more_of_an_answer_is_not_waited_for():
-    with running(large, ServerSettings(head_timeout=0.5)) as url:
-        with connect(url, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") as line:
+    request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    with running(large, ServerSettings(head_timeout=0.5)) as url, connect(url, request) as line:
 
-            def ended():
-                try:
-                    line.sendall(b"G")
-                except OSError:
-                    return True
+        def ended():
+            try:
+                line.sendall(b"G")
+            except OSError:
+                return True
 
-            until(ended)
+        until(ended)
 
 
 def test_a_client_that_still_reads_an_answer_is_waited_for():
