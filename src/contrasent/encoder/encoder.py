@@ -32,7 +32,12 @@ from contrasent.model.description import (
     describe,
     write_description,
 )
-from contrasent.model.golden import check_weights, model_identity, write_golden
+from contrasent.model.golden import (
+    EncoderConfig,
+    check_weights,
+    model_identity,
+    write_golden,
+)
 from contrasent.model.pooling import MODULES, POOLERS
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
@@ -195,6 +200,12 @@ class TorchEncoder(PooledBackbone, base.Encoder):
             head = [type(m.activation).__name__ for m in layers if isinstance(m, heads.Dense)]
             usual = type(self._config)().to_dict()
             return model_identity(self, arrays, head, self._config.to_dict(), usual)
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The settings that determine the vectors, with :attr:`identity`."""
+        settings = (self.pooling, self.head is not None, self.normalize, self.lower_case)
+        return EncoderConfig(self.identity, *settings, self.max_seq_length, self.dimension)
 
     def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
         """Encode tokenized sentences as vectors (n, d), not normalized.

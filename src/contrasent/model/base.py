@@ -280,11 +280,9 @@ class Encoder(ABC):
         return self.encode_tokens(tokens, batch_size)[where], int(cut[where].sum())
 
     @property
+    @abstractmethod
     def config(self) -> EncoderConfig:
         """The settings that determine the vectors, with :attr:`identity`."""
-        own: Any = self  # those of a model folder have all of these
-        settings = (own.pooling, bool(own.head), own.normalize, self.lower_case)
-        return EncoderConfig(self.identity, *settings, self.max_seq_length, self.dimension)
 
     def golden(self, texts: Sequence[str] = PROBES) -> Golden:
         """The vectors of texts, each computed alone, for ``contrasent doctor``."""

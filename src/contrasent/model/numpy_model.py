@@ -15,7 +15,7 @@ from contrasent.errors import ModelError
 from contrasent.metrics import normalize
 from contrasent.model.base import Encoder, cores_for
 from contrasent.model.description import describe, read_config, read_dense, read_kept
-from contrasent.model.golden import check_weights, model_identity, read_arrays
+from contrasent.model.golden import EncoderConfig, check_weights, model_identity, read_arrays
 from contrasent.model.numpy_layers import BackboneConfig, NumpyEncoder, gelu, not_computed
 from contrasent.model.pooling import POOLERS, averaged
 from contrasent.text.tokens import Tokenizer
@@ -160,6 +160,12 @@ class NumpyModel(Encoder):
         arrays |= {f"pooler.{key}": value for key, value in self._kept.items()}
         head = [activation for activation, _, _ in self.head]
         return model_identity(self, arrays, head, self._config.settings, self._config.usual)
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The settings that determine the vectors, with :attr:`identity`."""
+        settings = (self.pooling, bool(self.head), self.normalize, self.lower_case)
+        return EncoderConfig(self.identity, *settings, self.max_seq_length, self.dimension)
 
     @property
     def dimension(self) -> int:
