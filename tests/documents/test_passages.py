@@ -127,6 +127,9 @@ def test_titles_take_a_quarter_at_most():
     for above, first in (("aa bb", "tt\naa bb > cc"), ("aa bb dd", "tt\ncc")):
         ((text, *_),) = cut([document("Text.", title="tt", headings=(above, "cc"))], words, 24)
         assert text.startswith(first), text
+    # What joins headings may stand in a title, which is not told again for that.
+    ((text, *_),) = cut([document("Text.", title="aa > bb", headings=("cc",))], words, 24)
+    assert text == "aa > bb\ncc\nText."
     with pytest.raises(OptionError, match=r"max_seq_length 15.*at least 16"):
         list(cut([one], words, 15))
 

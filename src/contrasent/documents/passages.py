@@ -30,6 +30,12 @@ class _Piece(NamedTuple):
     place: _Place
 
 
+class _Prefix(NamedTuple):
+    text: str
+    size: int  # tokens
+    held: tuple[str, ...]  # the names, of title and headings, that stand in it whole
+
+
 class _Part(NamedTuple):
     """A run of pieces below one heading path."""
 
@@ -57,7 +63,7 @@ class _Cutter:
     def __init__(self, count_tokens: CountTokens, max_seq_length: int) -> None:
         self._count, self._most = count_tokens, max_seq_length
         self._special = count_tokens([""])[0]
-        self._prefixes: dict[tuple[str, tuple[str, ...]], _Piece] = {}
+        self._prefixes: dict[tuple[str, tuple[str, ...]], _Prefix] = {}
 
     def _counted(self, texts: Sequence[str], place: _Place = ((), 0)) -> Iterator[_Piece]:
         """Texts with their tokens, without special ones."""
@@ -114,7 +120,7 @@ class _Cutter:
 
     def _told(self, document: Document, part: _Part, told: set[tuple[str, ...]]) -> _Part:
         """A part with what its prefix cannot hold of title and headings as text, once each."""
-        held = re.split("\n| > ", self._prefix(document.title, part.headings).text)
+        held = self._prefix(document.title, part.headings).held
         names = (document.title, *part.headings)
         ways = [names[:n] for n, name in enumerate(names, 1) if name and name not in held]
         lines = [f"{way[-1]}\n" for way in ways if way not in told]
@@ -172,18 +178,22 @@ class _Cutter:
     def _room(self, document: Document, part: _Part) -> int:
         return self._most - self._special - self._prefix(document.title, part.headings).size
 
-    def _prefix(self, title: str, headings: tuple[str, ...]) -> _Piece:
+    def _prefix(self, title: str, headings: tuple[str, ...]) -> _Prefix:
         """As much of title and headings as fits, with its tokens: all, ends, or last words."""
         key = (title, headings)
         if key not in self._prefixes:
             last = headings[-1] if headings else title
             words = last.split()
-            ends = (" > ".join(headings), *headings[-1:])
-            tries = ["\n".join(filter(None, (title, end))) for end in ends]
-            tries += [last, *(" ".join(words[:n]) for n in (24, 16, 8, 4, 2) if n < len(words))]
+            ends = ((title, *headings), (title, *headings[-1:]), (last,))
+            tries = [(_headed(*names), names) for names in ends]
+            tries += [(" ".join(words[:n]), ()) for n in (24, 16, 8, 4, 2) if n < len(words)]
             most = PREFIX * (self._most - self._special)
-            fitting = (one for one in self._counted(tries) if one.size <= most)
-            self._prefixes[key] = next(fitting, _Piece("", 0, ((), 0)))
+            counted = self._counted([text for text, _ in tries])
+            sized = zip(counted, tries, strict=True)
+            fitting = (
+                _Prefix(text, one.size, held) for one, (text, held) in sized if one.size <= most
+            )
+            self._prefixes[key] = next(fitting, _Prefix("", 0, ()))
         return self._prefixes[key]
 
 
@@ -194,6 +204,10 @@ def _texts(section: Section) -> list[str]:
         pieces = text.splitlines(keepends=True) if "\n" in text else sentences(text)
         texts += [*pieces[:-1], f"{pieces[-1]}\n"]
     return texts
+
+
+def _headed(title: str, *headings: str) -> str:
+    return "\n".join(filter(None, (title, " > ".join(headings))))
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:
