@@ -154,6 +154,33 @@ def test_a_file_that_goes_while_the_folder_is_read(bert, tmp_path, monkeypatch):
         shutil.rmtree(notes)
 
 
+def test_what_a_disk_failed_to_give_is_read_by_the_next_sync(bert, tmp_path, monkeypatch):
+    """A table whose end cannot be read once is not taken for the shorter one."""
+    from contrasent.documents.archives import Reason, Skip
+    from contrasent.documents.worker import FileReader
+
+    notes, index = tmp_path / "notes", tmp_path / "ix"
+    notes.mkdir()
+    put(notes, "a.csv", "question,answer\nWhere is it?,In the shed.\nWhen is it?,At noon.\n")
+    os.utime(notes / "a.csv", ns=(1, 1))
+    read = FileReader.read
+
+    def failing(self, entry):
+        for found in read(self, entry):
+            yield found
+            if found[0] == "document":
+                raise Skip(Reason.UNREADABLE)
+
+    monkeypatch.setattr(FileReader, "read", failing)
+    said = invoke("index", notes, "-o", index, "--model", bert, "--pooling", "mean").stderr
+    monkeypatch.undo()
+    assert "skipped 1, unreadable: a.csv (remainder)" in said
+    assert rows(index).keys() == {"a.csv#1#1"}
+    assert synced(index) == "0 added, 1 changed, 0 deleted, 0 unchanged"
+    assert rows(index).keys() == {"a.csv#1#1", "a.csv#2#1"}
+    assert synced(index) == "0 added, 0 changed, 0 deleted, 1 unchanged"
+
+
 @pytest.mark.parametrize(("age", "options"), [(0, []), (1, []), (3600, ["--checksum"])])
 def test_a_change_of_the_same_size_and_time_is_seen(bert, tmp_path, monkeypatch, age, options):
     """A file as new as the index is compared by its content, others with --checksum."""

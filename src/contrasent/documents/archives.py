@@ -298,6 +298,13 @@ def expands(info: zipfile.ZipInfo) -> bool:
     return info.file_size > unpacked_limit(info.compress_size)
 
 
+def may_pass(error: Exception) -> bool:
+    """Whether a file may be readable next time: its disk or network failed, not its content."""
+    # Those of a parser have no number, or that of a wrong offset or of a stream that is closed.
+    parsers = (None, errno.EINVAL, errno.EBADF)
+    return isinstance(error, OSError) and error.errno not in parsers
+
+
 def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     try:
         with _ArchiveFile(path) as stream, zipfile.ZipFile(stream) as archive:
@@ -306,7 +313,7 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
         skip(skipped.args[0], name)
         return
     except Exception as error:  # zipfile raises many kinds
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which is a wrong offset
+        if may_pass(error):
             skip(Reason.UNREADABLE, f"{name}/")  # as of a folder
         else:
             skip(Reason.BROKEN, name)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from contrasent.documents.archives import Entry, Reason, Skip
+from contrasent.documents.archives import Entry, Reason, Skip, may_pass
 from contrasent.documents.parsers import documents
 from contrasent.documents.sections import Document, Section
 from contrasent.processes import address_space, limit_memory
@@ -133,12 +133,10 @@ def _read(entry: Entry, given: Sequence[Any], answer: Any) -> Sequence[Any]:
         return skip.args
     except ExpansionError:
         return [Reason.EXPANDS]
-    except (PermissionError, FileNotFoundError):  # since it was listed
-        return [Reason.UNREADABLE]
     except (MemoryError, RecursionError):
         return [Reason.MEMORY]
-    except Exception:  # whatever a parser raises for a broken file
-        return [Reason.BROKEN]
+    except Exception as error:  # whatever a parser raises for a broken file
+        return [Reason.UNREADABLE if may_pass(error) else Reason.BROKEN]
     return []
 
 
