@@ -276,6 +276,19 @@ def test_every_gain_on_a_page_is_stored(page, reported):
     assert len(shown) >= 4
 
 
+def test_what_the_example_of_fine_tuning_prints_is_stored():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    stored = json.loads((RESEARCH / "examples" / "fine-tune.json").read_text("utf-8"))
+    result, command = stored["result"], " ".join(readme.replace("\\\n", "").split())
+    gain = result["gain"]
+    assert stored["command"] in command and result["improved"]
+    assert (
+        f"Improved and saved: heldout {result['metric']} {result['score']:.3f} after step "
+        f"{result['kept']}, {result['base_score']:.3f} before training; on {gain['count']} other "
+        f"items {gain['value']:+.3f}, 95 % CI [{gain['low']:+.3f}, {gain['high']:+.3f}]."
+    ) in readme
+
+
 def test_the_curves_of_the_language_model_are_stored():
     page = (ROOT / "docs" / "tutorials" / "language-model.md").read_text("utf-8")
     table = re.findall(r"^\| .* \| 54\.7 \| .* \|$", page, re.M)
