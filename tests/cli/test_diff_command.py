@@ -96,6 +96,22 @@ def index(tmp_path, models, texts):
     return tmp_path / "index"
 
 
+def test_an_empty_prompt_is_named_to_a_server_that_has_a_default_one():
+    class Prompted(Fake):
+        def answer(self, path, body):
+            status, data = super().answer(path, body)
+            if path == "/v1/models":
+                data["data"][0]["prompts"] = {"query": "query: ", "document": "", "odd": "x"}
+            return status, data
+
+    fake = Prompted()
+    with fake.running() as url:
+        model = remote.RemoteModel(url)
+        for task in ("query", "document"):
+            model.for_task(task)(["a"])
+            assert fake.asked[-1]["prompt_name"] == task
+
+
 def test_two_models_on_an_index(models, index, texts, tmp_path):
     arguments = (models / "mean", models / "cls", "--on", index, "--sample", 40, "--threshold", 0.9)
     found = printed("diff", *arguments, "--report", tmp_path / "page.html")

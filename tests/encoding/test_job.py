@@ -73,6 +73,13 @@ def test_what_is_there_is_found_by_one_listing_and_not_made_again(tmp_path, sour
     assert np.array_equal([row["vector"] for row in stored(tmp_path / "v")], vectors(TEXTS))
 
 
+def test_jobs_that_begin_at_the_same_time_are_of_one_folder(tmp_path, source):
+    job = made(source, tmp_path / "v")
+    begun = [read_begun(Folder(job.output)) for _ in range(2)]
+    assert begun == [None, None]
+    assert [begin(job, one) for one in begun] == [list(range(13))] * 2
+
+
 def test_shares_of_machines_are_all_shards_once(tmp_path, source):
     made_by = [run(made(source, tmp_path / "v"), share=f"{n}/4") for n in (3, 1, 4)]
     with pytest.raises(InputError, match=r"3 of 13 shards are missing \(1, 5, 9\)"):

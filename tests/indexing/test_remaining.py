@@ -197,3 +197,33 @@ def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path):
         while opened.refreshed().unfinished:
             time.sleep(0.01)
     assert_same(tmp_path / "index", whole)
+
+
+def test_an_index_of_another_model_is_not_encoded_on(made, bert, lines, tmp_path):
+    """It may have been replaced since encoding began, by one whose vectors are as long."""
+    index, _ = made
+    stopped(index, tmp_path / "index")
+    with closing(Index.open(tmp_path / "index")) as early:
+        rest = RemainingRows(tmp_path / "index", open_index_model(early), keep_every=0.0)
+    rest.turn()
+    how = {"model": bert, "pooling": "cls", "overwrite": True}
+    stopped(index_folder, lines, tmp_path / "index", **how)
+    with pytest.raises(errors.ModelError, match="cannot be compared"):
+        rest.turn()
+    with closing(Index.open(tmp_path / "index")) as new:
+        assert new.unfinished == 600
+
+
+def test_a_server_says_which_searches_need_all_vectors(made, tmp_path):
+    from contrasent.serve.guard import ApiError
+    from contrasent.serve.library import Library
+
+    index, _ = made
+    stopped(index, tmp_path / "index")
+    opened = Index.open(tmp_path / "index")
+    encode = open_index_model(opened)
+    for weight, how in ((None, {"threshold": 1.0}), (0.0, {})):
+        library = Library(opened, encode.encoder, bm25_weight=weight)
+        with pytest.raises(ApiError, match="BM25 only: 0 % encoded; a threshold") as found:
+            library.search(library.newest, ["a lamp"], encode(["a lamp"]), k=3, **how)
+        assert found.value.code == "not_encoded"

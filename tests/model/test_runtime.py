@@ -20,6 +20,7 @@ from contrasent.model.base import (
     in_calls,
 )
 from contrasent.model.runtime import Export, Exported, read_export, source_files, write_export
+from contrasent.types import Tokens
 
 
 def test_calls_hold_every_row_once_the_longest_first_and_keep_the_budget():
@@ -38,6 +39,25 @@ def test_calls_hold_every_row_once_the_longest_first_and_keep_the_budget():
         order = sorted(range(len(lengths)), key=lambda row, sizes=lengths: (-sizes[row], row))
         slices = [order[start : start + most] for start in range(0, len(order), most)]
         assert [list(call) for call in by_budget(lengths, most)] == slices
+
+
+def test_a_long_row_does_not_pad_short_ones_of_its_batch(encoder):
+    exported, shapes = (
+        Exported(Export("onnx", "fp32", encoder.config, 0.0, 1.0, 1), encoder.tokenizer, None),
+        [],
+    )
+
+    def run(ids, mask):
+        shapes.append(ids.shape)
+        return mask.sum(1, dtype=np.float32)[:, None] * np.ones(exported.dimension, np.float32)
+
+    exported._sessions[1] = run
+    lengths = [3] * 300 + [200] + [3] * 300
+    vectors = exported.embed(Tokens.from_rows([5] * length for length in lengths))
+    assert vectors[:, 0].tolist() == lengths
+    assert len(shapes) == 2 and sum(rows * width for rows, width in shapes) < 2 * 2048 + 200
+    exported.embed(Tokens.from_rows([[5] * 20] * 9))
+    assert shapes[2:] == [(9, 20)]
 
 
 def test_equal_sentences_are_one_text():

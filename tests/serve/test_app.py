@@ -269,6 +269,24 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
     assert problems == [f"still searching the previous index: {problem}" for problem in said]
 
 
+def test_the_size_of_an_index_that_is_live_is_looked_at(app_of):
+    """One in Milvus, which has no snapshots."""
+
+    class Live:
+        bm25_only, rows = "", 3
+
+        def __len__(self):
+            return self.rows
+
+        def refreshed(self):
+            return self
+
+    library = Library(Live(), None)
+    Live.rows = 5
+    library.refresh()
+    assert library.newest.texts == 5
+
+
 def test_index_of_another_model_is_refused(app_of):
     other = Index.build(lambda t: np.ones((len(t), 384), np.float32), ["a"], model="other")
     with pytest.raises(ModelError, match="cannot be compared"):
@@ -320,6 +338,7 @@ def test_key(root):
                 *((path, 200) for path in ("health", "")),
             ):
                 assert httpx.get(f"{place}/{path}").status_code == code, path
+            assert httpx.get(place, follow_redirects=True, timeout=60).status_code == 200
             with openai.OpenAI(base_url=f"{place}/v1", api_key="open sesame") as client:
                 assert client.embeddings.create(model="held", input="a").data
         schema = httpx.get(f"{url}/openapi.json", timeout=60).json()
@@ -558,6 +577,22 @@ def test_a_server_that_cannot_finish_is_ended(number, app_of, monkeypatch):
     assert server.config.timeout_graceful_shutdown == server_app.GRACE < server_app.END
 
 
+def test_a_program_that_continues_after_its_server_is_not_ended(app_of, monkeypatch):
+    said = []
+
+    class Alarm:
+        def __init__(self, *_):
+            self.start, self.cancel = partial(said.append, "set"), partial(said.append, "cancelled")
+
+    monkeypatch.setattr(server_app, "threading", SimpleNamespace(Timer=Alarm))
+    server = server_app.make_server(app_of(), ServerSettings(), port=0)
+    for _ in range(2):
+        server.handle_exit(signal.SIGINT, None)
+    with ThreadPoolExecutor(1) as pool:  # where uvicorn does not raise the signal again
+        pool.submit(server.run).result(300)
+    assert said == ["set", "cancelled"]
+
+
 LONG = "a map " * 400
 
 
@@ -708,6 +743,7 @@ def test_many_requests_share_batches_and_each_gets_its_own():
             gate.free.set()
         answers = [one.result() for one in asked]
     assert answers[0].status_code == 500
+    assert answers[0].json()["error"]["type"] == "server_error"
     for body, answer in zip(bodies[1:], answers[1:], strict=True):
         wanted = [float(sum(ord(c) % 50 for c in text)) for text in body["input"]]
         assert [item["embedding"][0] for item in answer.json()["data"]] == wanted
@@ -819,6 +855,15 @@ def test_a_client_that_reads_nothing_more_of_an_answer_is_not_waited_for():
                 return True
 
         until(ended)
+
+
+def test_a_client_that_goes_on_sending_after_its_answer_is_not_waited_for():
+    head = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+    with serving(api_key="k", head_timeout=0.5) as url, connect(url, head) as line:
+        assert answer_on(line)[0] == 401
+        line.sendall(b"{")
+        with suppress(ConnectionResetError):
+            assert line.recv(1) == b""
 
 
 def test_a_client_that_still_reads_an_answer_is_waited_for():

@@ -37,7 +37,7 @@ def serve(
     """Serve a model over HTTP: OpenAI's embeddings interface, search, metrics, and a page at /.
 
     MODEL may be an index, which is served with its model. Rows that are not encoded yet are encoded
-    in the background, starting with those that queries find.
+    in the background.
 
     Listens only on this machine unless --host says otherwise. Ctrl-C finishes accepted requests.
 

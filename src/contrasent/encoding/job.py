@@ -191,6 +191,8 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
     """Write or compare the manifest; returns the missing shards."""
     folder = Folder(job.output)
     facts = json.loads(json.dumps(job.facts))
+    names = folder.names()  # before the manifest, which another job may have written by now
+    manifest = manifest or read_begun(folder)
     if manifest is not None:
         if other := sorted(
             k for k in facts | manifest.facts if manifest.facts.get(k) != facts.get(k)
@@ -199,7 +201,7 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
                 f"{folder.name}: was started with different settings ({', '.join(other)}); use "
                 "the same, or remove it"
             )
-    elif other := sorted(name for name in folder.names() if not name.startswith(".")):
+    elif other := sorted(name for name in names if not name.startswith(".")):
         raise OutputError(f"{folder.name}: is not a folder of vectors ({other[0]}); choose another")
     else:
         _write(folder, Manifest(facts, job.dimension))

@@ -20,6 +20,7 @@ from contrasent.search.folder import check_vectors
 from contrasent.search.index import Index
 from contrasent.search.opening import BATCH_SIZE
 from contrasent.search.records import IndexRow
+from contrasent.search.store import check_encoder
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Numbers, Vectors, for_task
 
@@ -74,7 +75,7 @@ class RemainingRows:
 
     def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
         self.folder, self.keep_every = folder, keep_every
-        self._encode = for_task(encode, "document")
+        self._given, self._encode = encode, for_task(encode, "document")
         self._firsts: Numbers = np.empty(0, np.int64)
         self._state: tuple[str, int] | None = None  # of the index that these are of
 
@@ -82,6 +83,7 @@ class RemainingRows:
         """Encode for a while and keep it; returns the rows left."""
         end, blocks = time.monotonic() + self.keep_every, list[Vectors]()
         with closing(Index.open(self.folder)) as index:
+            check_encoder(index.facts, self.folder, self._given)  # it may be another index now
             try:
                 for vectors in self._blocks(index) if index.unfinished else ():
                     blocks.append(vectors)

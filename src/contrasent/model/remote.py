@@ -46,7 +46,7 @@ class JsonServer:
     """
 
     def __init__(self, base: str, timeout: float = TIMEOUT) -> None:
-        self.base, self.timeout = base.rstrip("/"), timeout
+        self.base, self.timeout = base, timeout
         self._secret = check_key(given) if (given := os.environ.get(KEY)) else ""
         headers = {"Accept": "application/json", "User-Agent": "contrasent"}
         headers |= {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
@@ -134,7 +134,9 @@ class RemoteModel:
 
     def for_task(self, task: Task) -> EncodeFn:
         """Encode queries or documents; see ``types.for_task``."""
-        named = next((n for n in TASKS[task] if self._prompts.get(n)), None)
+        known = [name for name in TASKS[task] if name in self._prompts]
+        # An empty one is named too, or the server would take its default prompt.
+        named = next((name for name in known if self._prompts[name]), known[0] if known else None)
         return self if named is None else lambda texts: self._encode(texts, prompt_name=named)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:

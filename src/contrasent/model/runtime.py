@@ -25,7 +25,7 @@ from contrasent.errors import (
     check_choice,
 )  # fmt: skip
 from contrasent.files import write_json
-from contrasent.model.base import Encoder, Prompts, cores_for
+from contrasent.model.base import BUDGET, Encoder, Prompts, by_budget, cores_for
 from contrasent.model.description import describe
 from contrasent.model.golden import EncoderConfig, digest
 from contrasent.model.numpy_model import NumpyModel
@@ -186,16 +186,23 @@ class Exported(Encoder):
                 raise OptionError(option, wanted, problem)
 
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenized sentences in one call, padded to the longest or slightly more."""
-        return self._call(self._session(1), tokens)
+        """Vectors of tokenized sentences, in calls of those of similar widths."""
+        # One long row would pad all others to its width.
+        run, budget = self._session(1), max(BUDGET, len(tokens.ids))
+        calls = by_budget(self._widths(tokens), len(tokens), budget=budget)
+        if len(calls) == 1:
+            return self._call(run, tokens)
+        out = np.empty((len(tokens), self.dimension), np.float32)
+        for rows in calls:
+            out[rows] = self._call(run, tokens.select(rows))
+        return out
 
     def encode_tokens(self, tokens: Tokens, batch_size: int) -> Vectors:
         """Vectors of distinct rows in calls of at most ``batch_size`` of them."""
         # By padded width, with as many rows in each call of a width, so that shapes are few.
-        widths = np.array([self._width(length) for length in tokens.lengths.tolist()], np.int64)
         cores = cores_for(tokens)
-        run = self._session(cores)
-        return self._by_cores(partial(self._call, run), tokens, batch_size, widths, cores)
+        call = partial(self._call, self._session(cores))
+        return self._by_cores(call, tokens, batch_size, self._widths(tokens), cores)
 
     def _session(self, streams: int) -> Run:
         """The graph, opened for a number of concurrent calls; cached, as opening is slow."""
@@ -212,6 +219,9 @@ class Exported(Encoder):
         more = ((0, 0), (0, self._width(width) - width))
         ids = np.pad(ids, more, constant_values=pad)
         return run(ids, np.pad(mask.astype(np.int64), more))
+
+    def _widths(self, tokens: Tokens) -> NDArray[np.int64]:
+        return np.array([self._width(length) for length in tokens.lengths.tolist()], np.int64)
 
     def _width(self, tokens: int) -> int:
         """The padded width for a longest row of this many tokens.

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -418,7 +419,8 @@ class _Connection(H11Protocol):
         self._watch()
 
     def _watch(self) -> None:
-        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+        # After an answer it is the client's turn, even while it sends the body of that request.
+        if self.conn.our_state not in (h11.IDLE, h11.DONE) or self.transport.is_closing():
             self._forget()
         elif self.timer is None:
             self.timer = self.loop.call_later(self.head_timeout, self._late)
@@ -440,11 +442,22 @@ class _Connection(H11Protocol):
 class Server(uvicorn.Server):
     """A server whose process ends in time after a signal, even if its threads are busy."""
 
+    end: threading.Timer | None = None
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal; a program that continues afterwards is not ended."""
+        try:
+            super().run(sockets)
+        finally:
+            if self.end is not None:
+                self.end.cancel()
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Finish what was accepted, for some seconds."""
-        end = threading.Timer(END, os._exit, [128 + sig])
-        end.daemon = True
-        end.start()
+        if self.end is None:
+            self.end = threading.Timer(END, os._exit, [128 + sig])
+            self.end.daemon = True
+            self.end.start()
         super().handle_exit(sig, frame)
 
 

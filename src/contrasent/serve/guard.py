@@ -172,6 +172,11 @@ class Guard:
         except ApiError as error:
             if not status:
                 await error_response(error)(scope, receive, sending)
+        except Exception:  # a fault of the server, which uvicorn logs
+            if not status:
+                failed = ApiError(500, "the server failed; its log says how", "internal")
+                await error_response(failed)(scope, receive, sending)
+            raise
         finally:
             self._count(-counted)
             self._record(scope, status or 499, time.perf_counter() - began, identity)
@@ -179,7 +184,9 @@ class Guard:
     def _route(self, scope: Scope) -> str:
         """The path within the server, whether a proxy leaves the one before it there or not."""
         path, root = str(scope["path"]), self.settings.root_path
-        return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
+        if root and f"{path}/".startswith(f"{root}/"):
+            return path.removeprefix(root) or "/"
+        return path
 
     def _count(self, change: int) -> None:
         self.active += change

@@ -92,6 +92,8 @@ class Library:
         """
         index = self.newest.index.refreshed()
         if index is self.newest.index:
+            if not isinstance(index, Index) and len(index) != self.newest.texts:  # Milvus is live
+                self.newest = self._take(index, self.newest.encoder)
             return
         try:
             self.newest = self._take(index, self._encoder(index))
@@ -110,6 +112,9 @@ class Library:
     ) -> list[list[Hit]]:
         """The hits of each query, of ``vectors`` (q, d) of the snapshot's model."""
         ranker = snapshot.index.ranker.with_bm25(self._weight)
+        if snapshot.bm25_only and (how.get("threshold") is not None or not ranker.uses_bm25):
+            problem = f"{snapshot.bm25_only}; a threshold, or vectors alone, need all rows encoded"
+            raise ApiError(503, problem, "not_encoded", {"Retry-After": "30"})
         search = snapshot.index.search_documents if documents else snapshot.index.search
         found, size = list[list[Hit]](), 0
         for start in range(0, len(queries), AT_ONCE):

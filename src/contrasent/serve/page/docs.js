@@ -41,7 +41,6 @@ function kind(schema, parts) {
   if (schema.type === "array") words += ` of ${kind(schema.items, parts)}`;
   if (schema.minimum !== undefined) words += ` from ${schema.minimum}`;
   if (schema.maximum !== undefined) words += ` to ${schema.maximum}`;
-  if (schema.maxItems !== undefined) words += ` (at most ${schema.maxItems})`;
   return words;
 }
 

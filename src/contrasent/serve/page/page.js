@@ -204,8 +204,10 @@ function entry(hits, best) {
   const item = element("li");
   const left = element("div", "left");
   const calibrated = typeof hit.confidence === "number";
-  const value = element("span", "value", calibrated ? `${Math.round(hit.confidence)} %` : (hit.cosine ?? hit.score).toFixed(2));
-  value.title = calibrated ? "the probability that this answers" : "cosine";
+  const unencoded = !calibrated && hit.cosine === 0 && hit.bm25 > 0; // its vector is still missing
+  const found = unencoded ? `BM25 ${hit.bm25.toFixed(1)}` : (hit.cosine ?? hit.score).toFixed(2);
+  const value = element("span", "value", calibrated ? `${Math.round(hit.confidence)} %` : found);
+  value.title = calibrated ? "the probability that this answers" : unencoded ? "BM25 score" : "cosine";
   left.append(value);
   const bar = element("div", "bar");
   const fill = element("i");
