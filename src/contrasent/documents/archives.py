@@ -302,7 +302,8 @@ def may_pass(error: Exception) -> bool:
     """Whether a file may be readable next time: its disk or network failed, not its content."""
     # Those of a parser have no number, or that of a wrong offset or of a stream that is closed.
     parsers = (None, errno.EINVAL, errno.EBADF)
-    return isinstance(error, OSError) and error.errno not in parsers
+    cause = error.__cause__ or error  # of what `reading` raises
+    return isinstance(cause, OSError) and cause.errno not in parsers
 
 
 def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
