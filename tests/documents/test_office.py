@@ -134,6 +134,11 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
         "": ("Ducks", (Section(who, ("The pond is full.",)),), sent),
         "#bill.txt": ("", (Section((), ("Four euros.",)),), {}),
     }
+    raw = "Subject: Frühe Fähre\nFrom: Jörg <j@x.org>\n\nIt leaves at six.\n".encode()
+    found, _ = rows_of(tmp_path, "u.eml", raw)
+    assert found[""][::2] == (
+        "Frühe Fähre", {"from": "Jörg <j@x.org>", "subject": "Frühe Fähre"}
+    )  # fmt: skip
     found, _ = rows_of(tmp_path, "a.mbox", MBOX)
     assert [(title, sections) for title, sections, _ in found.values()] == [
         ("One", (Section(who, ("Hello from box one.", "From here on.")),)),
