@@ -426,10 +426,13 @@ def test_utf8_with_a_foreign_byte_stays_utf8(tmp_path):
     ("a.txt", "Log in at kiel.\n\nPassword: hunter2secret\n"),
     ("a.html", "<p>At kiel.<p>API key: abcdef123456<pre>password = hunter2secret</pre>"),
     ("a.eml", "Subject: kiel\n\nThe host is kiel.\n\npassword: hunter2secret\n"),
+    ("b.eml", "Subject: Your password: hunter2secret\n\nThe host is kiel.\n"),
+    ("b.md", "# Hosts\n\n## Password: hunter2secret\n\nThe host is kiel.\n"),
+    ("b.csv", "text,note\nThe host of the archive is kiel.,password: hunter2secret\n"),
 ])  # fmt: skip
 def test_passwords_are_left_out_of_every_format(tmp_path, name, content):
     found = one_of(tmp_path, name, content)
-    shown = " ".join(f"{texts((0, d.sections))} {d.metadata}" for d in found)
+    shown = " ".join(f"{d.title} {texts((0, d.sections))} {d.metadata}" for d in found)
     assert "kiel" in shown
     assert "hunter2secret" not in shown and "abcdef123456" not in shown
 

@@ -27,6 +27,7 @@ from contrasent.documents.sections import (
     clean,
     described,
     flat,
+    holds_key,
     one_line,
     without_keys,
 )
@@ -182,7 +183,7 @@ def _read(file: File) -> Iterator[Document]:
     """The documents of a file that are fit to be indexed, without their keys."""
     if file.entry.size == 0:
         raise Skip(Reason.EMPTY)
-    repetition, literal = _Repetition(), file.entry.suffix in LITERAL
+    repetition = _Repetition()
     whole, found = None, False  # why the document that the file is cannot be read
     for document in READERS.get(file.entry.suffix, _unknown)(file):
         texts = [text for section in document.sections for text in section.paragraphs]
@@ -194,12 +195,15 @@ def _read(file: File) -> Iterator[Document]:
         else:
             repetition.add(*texts)
         if reason is None:
-            sections, keys = without_keys(document.sections, literal=literal or file.tabular)
-            if keys:
-                file.tell("keys", keys)
+            literal = file.tabular or file.entry.suffix in LITERAL
+            sections, keys = without_keys(document.sections, literal=literal)
+            hidden = holds_key(document.title, literal=literal)
+            if keys or hidden:
+                file.tell("keys", keys + hidden)
             if sections:
                 found = True
-                yield replace(document, sections=sections)
+                title = "" if hidden else document.title
+                yield replace(document, title=title, sections=sections)
                 continue
             reason = Reason.SECRET
         if file.tabular:
