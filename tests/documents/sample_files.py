@@ -221,7 +221,7 @@ def compound(tree):
     return head + struct.pack("<108I", *[none] * 108) + b"".join(sectors) + tail
 
 
-def msg(subject="Ducks", body="The pond is full."):
+def msg(subject="Ducks", body="The pond is full.", attached="bill.txt"):
     def text(value):
         return value.encode("utf-16-le")
 
@@ -232,7 +232,7 @@ def msg(subject="Ducks", body="The pond is full."):
         "__properties_version1.0": b"\0" * 32,
         "__attach_version1.0_#00000000": {
             "__substg1.0_37010102": b"Four euros.".ljust(4096), "__substg1.0_3707001F":
-            text("bill.txt"), "__properties_version1.0": struct.pack("<QIIQ", 0, 0x37050003, 6, 1),
+            text(attached), "__properties_version1.0": struct.pack("<QIIQ", 0, 0x37050003, 6, 1),
         },
     })  # fmt: skip
 

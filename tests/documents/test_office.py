@@ -146,6 +146,8 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
     ]
     _, skipped = rows_of(tmp_path, "b.eml", EML.replace("bill.md", ".env"))
     assert skipped == {"secret": ["b.eml#.env"]}
+    found, skipped = rows_of(tmp_path, "b.msg", msg(attached="passwords.txt"))
+    assert ([*found], skipped) == ([""], {"secret": ["b.msg#passwords.txt"]})
     found, skipped = rows_of(
         tmp_path, "c.eml", EML.replace("Forty ducks café.", "password: hunter22")
     )

@@ -327,8 +327,11 @@ def _outlook(file: File) -> Iterator[Document]:
     metadata = {key: value.replace('"', "") for key, value in headers.items() if value}
     yield from _mail(file, "", Mail(metadata, text.replace("\r\n", "\n"), []))
     for child in result.children or ():
-        text = file.check(str(child.result.content))
-        yield file.document(read_text(text), f"#{one_line(str(child.path))}")
+        part = f"#{one_line(str(child.path))}"
+        with file.others_are_read(part):
+            if reason := reason_to_skip(str(child.path)):
+                raise Skip(reason)
+            yield file.document(read_text(file.check(str(child.result.content))), part)
 
 
 # ---------------------------------------------------------------------- rows
