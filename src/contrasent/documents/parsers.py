@@ -399,7 +399,8 @@ def _sheets(file: File) -> Iterator[Document]:
     """The rows of a workbook; a sheet without a header row is one document."""
     sheets, told = read_book(file.content(), file.skip)
     file.tabular = True
-    lacking, about, rows = list[Skip](), described(told), list[Iterable[Document]]()
+    lacking, about, rows = dict[str, Skip](), described(told), list[Iterable[Document]]()
+    read = False  # a sheet, not only what is noted on one
     for sheet in sheets:
         shown = f"{file.name}#{sheet.name}"
         if sheet.notes:
@@ -411,13 +412,17 @@ def _sheets(file: File) -> Iterator[Document]:
         try:
             chosen, found = read_rows(sheet.rows, shown, sheet.name, file.columns)
         except Skip as skip:
-            lacking.append(skip)
+            if any(map(any, sheet.rows)):
+                lacking[f"#{sheet.name}"] = skip
             continue
         rows.append(found)
+        read = True
         if chosen:
             file.tell("columns", chosen)
-    if lacking and not rows:
-        raise lacking[0]
+    if lacking and not read:
+        raise next(iter(lacking.values()))
+    for part, skip in lacking.items():
+        file.skip(skip.args[0], part)
     for row in chain.from_iterable(rows):
         yield replace(row, metadata=about | row.metadata)
 
