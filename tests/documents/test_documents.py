@@ -37,7 +37,9 @@ def test_markdown_has_title_headings_code_and_tables(tmp_path):
         )),
         Section(("Banks",), ("one bank", "other bank", "if x:\n    flow(x)")),
         Section(("Banks", "Left"), ("a | b\n1 | 2",)), Section(("Delta",), ("It ends.",)),
-    ), {"layout": "page", "date": "2024-03-05", "tags": ["x", "y"], "n": 3})  # fmt: skip
+    ), {
+        "layout": "page", "date": "2024-03-05", "tags": ["mud", "a", "b", "x", "y"], "n": 3,
+    })  # fmt: skip
     toml = "+++\ntitle = 'T'\ndate = 2024-03-05\ndraft = true\n[more]\na = 1\n+++\nMud.\n"
     document = one(tmp_path, "b.md", toml)
     assert (document.title, document.metadata) == ("T", {"date": "2024-03-05", "draft": True})

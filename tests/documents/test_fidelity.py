@@ -126,10 +126,10 @@ def test_runs_of_spaces_in_odt_stay_spaces_and_its_numbers_are_named():
         "</office:document-content>"
     )
     mime = "application/vnd.oasis.opendocument.text"
-    parsed, passed = read(
-        partial(read_word, ".odt"), zipped({"mimetype": mime, "content.xml": content})
-    )
-    assert (texts(parsed), passed) == (["Two words here"], [])
+    meta = "<meta><keyword>mud</keyword><keyword>sand</keyword></meta>"
+    files = {"mimetype": mime, "content.xml": content, "meta.xml": meta}
+    parsed, passed = read(partial(read_word, ".odt"), zipped(files))
+    assert (texts(parsed), parsed[2], passed) == (["Two words here"], {"tags": ["mud", "sand"]}, [])
     level = '<text:list-level-style-number style:num-format="1" xmlns:style="s"/>'
     numbered = f'<text:list-style style:name="N" xmlns:style="s">{level}</text:list-style>'
     numbered += '<text:list text:style-name="N"><text:list-item><text:p>One</text:p>'

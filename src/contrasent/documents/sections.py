@@ -216,6 +216,9 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
         plain = (_plain(one, day=name == "date") for one in several[:MOST])
         values = [one for one in plain if one not in ("", None)]
         secret = _SECRET_NAME.fullmatch(name) or any(holds_key(str(one)) for one in values)
+        if name in metadata and name in _SAME.values():  # by another name
+            known = metadata[name] if isinstance(metadata[name], list) else [metadata[name]]
+            values = list(dict.fromkeys([*known, *values]))[:MOST]
         if values and name not in ("", *PLACES) and not secret:
             metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
     return metadata
