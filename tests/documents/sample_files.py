@@ -306,6 +306,8 @@ TEXTS = {
     "b.tex": ("G\\\"odel, {\\'E}t\\'{e}, na\\\"{\\i}f, Stra{\\ss}e, \\c{c}a, \\O re, Espa\\~na"
         "\\footnote{Old.} at \\href{http://a.b}{home}.", "", [
         ((), ("Gödel, Été, naïf, Straße, ça, Øre, España Old. at http://a.b home.",))]),
+    "c.tex": ("\\title[T]{On {T}rees\\thanks{By X.}}\n\\begin{document}\nMud.\\date{5 {M}ay}\n"
+        "\\end{document}", "On Trees By X.", [((), ("Mud.",))]),
     "a.srt": ("1\n00:00:01,000 --> 00:00:02,000\nHello <i>there</i>,\n\n2\n00:00:03,000 --> "
         "00:00:04,000\ncaptain.\n", "", [((), ("Hello there, captain.",))]),
     "a.vtt": ("WEBVTT\n\nNOTE x\n\n00:01.000 --> 00:02.000\nAhoy.\n", "", [((), ("Ahoy.",))]),
