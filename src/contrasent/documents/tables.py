@@ -105,7 +105,7 @@ def _read(
                 continue
             given = dict(zip(places, cells or (), strict=False))
             row = list(zip(chosen, map(as_text, cells or ()), strict=False))
-            of = {role: text for (role, _), text in row}
+            of = {role: text for (role, _), text in row if text.strip()}
             title, builder = one_line(of.get("title", "")), SectionBuilder()
             for (role, _), text in row:
                 if role == "text":
@@ -114,7 +114,7 @@ def _read(
             fields = spelled((names[at], text) for (role, at), text in row if role == "field")
             builder.heading(1, above if fields else "")
             builder.paragraph(fields)
-            if of.get("text", "").strip():  # words find product numbers
+            if "text" in of:  # words find product numbers
                 builder.paragraph(
                     spelled((names[at], text) for (_, at), text in row if at in coded)
                 )

@@ -69,7 +69,7 @@ def read_text(text: str) -> Parsed:
 
 def read_python(text: str) -> Parsed:
     """Title (a lone definition) and sections; a file that does not parse is one section of code."""
-    builder, lines, done = SectionBuilder(), text.splitlines(), 0
+    builder, lines, done = SectionBuilder(), text.split("\n"), 0  # as ast counts them
     for names, node in definitions(text):
         if not isinstance(node, ast.Module):
             start = min(one.lineno for one in (node, *node.decorator_list)) - 1
