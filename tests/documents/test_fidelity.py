@@ -391,8 +391,12 @@ def test_what_was_guessed_is_said_and_can_be_set(tmp_path):
     source = DocumentSource(tmp_path / "a.txt", encoding="cp1250")
     assert [texts((0, d.sections)) for d in source] == [["Mud über alles"]]
     assert not source.report.guessed
-    with pytest.raises(OptionError, match="--encoding 'utf9': is not an encoding"):
-        DocumentSource(tmp_path, encoding="utf9")
+    for name in ("utf9", "base64", "undefined"):
+        with pytest.raises(OptionError, match=f"--encoding '{name}': is not an encoding"):
+            DocumentSource(tmp_path, encoding=name)
+    assert decode(b"Content-Transfer-Encoding: base64\n\nCaf\xe9 au lait")[0].endswith(
+        "Café au lait"
+    )
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "b.json"])
