@@ -311,6 +311,8 @@ TEXTS = {
     "a.srt": ("1\n00:00:01,000 --> 00:00:02,000\nHello <i>there</i>,\n\n2\n00:00:03,000 --> "
         "00:00:04,000\ncaptain.\n", "", [((), ("Hello there, captain.",))]),
     "a.vtt": ("WEBVTT\n\nNOTE x\n\n00:01.000 --> 00:02.000\nAhoy.\n", "", [((), ("Ahoy.",))]),
+    "b.vtt": ("WEBVTT\n\n" + "".join(f"00:{n}.000 --> 00:{n}.900\n \nAhoy {n}.\n \n" for n in range(
+        20, 31)), "", [((), (" ".join(f"Ahoy {n}." for n in range(20, 30)), "Ahoy 30."))]),
     "a.org": ("* River\n\n** Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
     "a.adoc": ("= River\n\n== Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
 }  # fmt: skip

@@ -177,11 +177,12 @@ def read_calendar(text: str) -> Parsed:
 def read_captions(text: str) -> Parsed:
     """Subtitles as prose, several per paragraph."""
     builder, said = SectionBuilder(), list[str]()
-    for block in re.split(r"\n[ \t]*\n", text):
+    # A line of blanks ends a caption only where the next begins.
+    for block in re.split(rf"\n\n+|\n[ \t]+\n(?=(?:.*\n)?{_TIMES.pattern})", text):
         lines = block.splitlines()
         timed = next((at for at, line in enumerate(lines, 1) if _TIMES.match(line)), len(lines))
         shown = (line for line in lines[timed:] if not _TIMES.match(line))
-        said += (_MARKS.sub("", line).strip() for line in shown)
+        said += filter(None, (_MARKS.sub("", line).strip() for line in shown))
         if len(said) >= CAPTIONS and said[-1].endswith((".", "!", "?")):
             builder.paragraph(" ".join(said))
             said.clear()
