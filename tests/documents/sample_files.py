@@ -296,6 +296,9 @@ TEXTS = {
         ((), ("Summary: Tea, and cake\nDtstart: 2024-05-06 12:00",))]),
     "a.vcf": ("BEGIN:VCARD\nFN:Ann Lee\nTEL;TYPE=home:555\nEND:VCARD\n", "", [
         ((), ("Fn: Ann Lee\nTel: 555",))]),
+    "b.vcf": ("BEGIN:VCARD\nN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:=4D=C3=BC=6C=6C=65=72;=4A=\n"
+        "=C3=B6=72=67;;;\nNOTE;QUOTED-PRINTABLE:One=0D=0Atwo\nEND:VCARD\n", "", [
+        ((), ("N: Müller Jörg\nNote: One\ntwo",))]),
     "a.xml": ("<a><p v='1'><name>Al</name><city>Bern</city></p><p>The <b>bold</b> one.</p></a>",
         "", [
         ((), ("v: 1; name: Al; city: Bern", "The bold one."))]),

@@ -2,12 +2,14 @@
 
 import ast
 import json
+import quopri
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from contrasent.documents.encodings import decode
 from contrasent.documents.markup import without_rst
 from contrasent.documents.sections import Parsed, SectionBuilder, spelled
 
@@ -38,6 +40,10 @@ _FOR_PROGRAMS = re.compile(
     r"(?:BEGIN|VERSION|PRODID|UID|DTSTAMP|SEQUENCE|METHOD|CALSCALE|TRANSP|STATUS|CLASS|CREATED"
     r"|LAST-MODIFIED|PRIORITY|TZ\w*|PHOTO|LOGO|KEY|REV|X-[\w-]+|RRULE|ACTION|TRIGGER)(?:;.*)?$",
     re.IGNORECASE,
+)
+_QUOTED = re.compile(  # as vCard 2.1 writes names beyond ASCII
+    r"^([^:\n]{0,200};(?:ENCODING=)?QUOTED-PRINTABLE[^:\n]{0,200}:)((?:.*=\n)*.*)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _MARKUP = [
     (re.compile(r"(?<!\w)\[`?[~!]?([\w.*]+)`?\](?!\()|\[([^\[\]]+)\]\([^)\s\[]*\)"), r"\1\2"),
@@ -153,10 +159,15 @@ def read_object(value: Any) -> Parsed:
     return builder.finish()
 
 
+def _unquoted(found: re.Match[str]) -> str:
+    data = quopri.decodestring(found[2].encode()).replace(b"\0", b"")
+    return found[1] + decode(data)[0].replace("\n", "\\n")
+
+
 def read_calendar(text: str) -> Parsed:
     """Appointments or addresses: their lines, which may be folded, without what is for programs."""
     builder, lines = SectionBuilder(), list[str]()
-    for line in re.sub(r"\n[ \t]", "", text).splitlines():
+    for line in re.sub(r"\n[ \t]", "", _QUOTED.sub(_unquoted, text)).splitlines():
         name, _, value = line.partition(":")
         if _FOR_PROGRAMS.match(name):
             continue
