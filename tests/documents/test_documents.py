@@ -163,9 +163,10 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     codes = [d.sections[0].paragraphs[-1] for d in DocumentSource(staff)]
     assert codes == ["sku: QX-77", "sku: QX-78", "sku: QX-79"]
     typed = {"year": 2024, "new": True, "tags": ["a", "b"], "at": "2024-05-03 10:15"}
-    gaps = {"isbn": 1 << 60, "gap": None, "nan": float("nan")}
+    gaps = {"isbn": 1 << 60, "gap": None, "nan": float("nan"), "page": 3}
     bare.with_name("c.jsonl").write_text(json.dumps({"text": PROSE, **typed, **gaps}))
-    (found,) = DocumentSource(tmp_path / "c.jsonl")
+    (found,) = source = DocumentSource(tmp_path / "c.jsonl")
+    assert source.report.columns["c.jsonl"].endswith("gap, nan; not used: page")
     assert found.metadata == {**typed, "isbn": str(1 << 60)}
     assert found.sections == (Section((), (PROSE,)),)
     bare.with_name("c.jsonl").write_text('{"name": "Bo", "new": false, "n": [1, 2], "x": NaN}')

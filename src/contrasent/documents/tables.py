@@ -28,6 +28,7 @@ from contrasent.documents.office import (
     report_embedded,
 )
 from contrasent.documents.sections import (
+    PLACES,
     Document,
     Section,
     SectionBuilder,
@@ -129,7 +130,11 @@ def _read(
             name = clean(of.get("id", "")).strip() or number
             yield Document(f"{table.source}#{name}", title, sections, metadata)
 
-    places = [(SPOKEN.get(role, role), at) for role, at in chosen]
+    places = [
+        (SPOKEN.get(role, role), at)
+        for role, at in chosen
+        if role != "fact" or clean(table.columns[at]).casefold() not in PLACES
+    ]
     return spoken(table.columns, places) if places else "", documents()
 
 
