@@ -499,7 +499,7 @@ def tree(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"Text of {name}.")
     (tmp_path / "z.zip").write_bytes(zipped({"g.md": "Text g.", "drafts/h.md": "Text h."}))
-    (tmp_path / ".gitignore").write_text("build/\n*.md\n!guide/*.md\n!keep.md\n")
+    (tmp_path / ".gitignore").write_text("*.md\n!guide/*.md\n!keep.md\nbuild/\n", "utf-8-sig")
     (tmp_path / "x" / ".gitignore").write_text("!keep.md\n# a comment\n")
     return tmp_path
 

@@ -167,7 +167,7 @@ class Choice:
         """What git ignores in a folder by the file in it."""
         with suppress(OSError):
             if self._gitignore:
-                lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
+                lines = (folder / ".gitignore").read_text("utf-8-sig", "replace").splitlines()
                 return [(folder, _patterns(lines))]
         return []
 
@@ -243,7 +243,7 @@ def _folder(
                 reason = choice.reason(name, folder=within)
             if reason is None and _is_ignored(path, ignored, folder=within):
                 reason = Reason.IGNORED
-            if reason is None and any((path / made).is_file() for made in _MADE):
+            if reason is None and within and any((path / made).is_file() for made in _MADE):
                 reason = Reason.TOOLS
             if reason is None and not (within or item.is_file()):
                 reason = Reason.NO_FILE
