@@ -421,8 +421,8 @@ def _sheets(file: File) -> Iterator[Document]:
             file.tell("columns", chosen)
     if lacking and not read:
         raise next(iter(lacking.values()))
-    for part, skip in lacking.items():
-        file.skip(skip.args[0], part)
+    for part, lack in lacking.items():
+        file.skip(lack.args[0], part)
     for row in chain.from_iterable(rows):
         yield replace(row, metadata=about | row.metadata)
 
