@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from contrasent.reproduce.corpora import Built
-from contrasent.reproduce.run import train
+from contrasent.reproduce.plan import Job, Measurement, WorkPlan
+from contrasent.reproduce.run import do, run, train
+from contrasent.reproduce.store import ResultStore
 from contrasent.reproduce.tables import Training
 from contrasent.train.step import StepRunner
 
@@ -38,8 +40,8 @@ def trained(tmp_path, bert, models, sentences):
     corpus = Built("pairs", str(path), False, 40, "", path.name)
 
     def trained(guide=models / "mean"):
-        run = Training("gist", {"guide": str(guide)}, {}, SETTINGS, "none", None, corpus)
-        return train(run, Path(bert), tmp_path / "model", None, tmp_path / "tokens")
+        training = Training("gist", {"guide": str(guide)}, {}, SETTINGS, "none", None, corpus)
+        return train(training, Path(bert), tmp_path / "model", None, tmp_path / "tokens")
 
     return trained
 
@@ -55,3 +57,32 @@ def test_a_training_begins_anew_with_a_guide_at_another_path(
     copy = shutil.copytree(models / "mean", tmp_path / "copy")
     assert trained(copy if elsewhere else models / "mean")["steps"] == 4
     assert steps[1:] == left
+
+
+def test_what_a_kill_leaves_of_a_measured_model_is_no_model_and_is_removed(
+    trained, tmp_path, monkeypatch
+):
+    training = Training("gist", {}, {}, SETTINGS, "none", None)
+    job = Job(
+        "one", "train", "base", training, measurements={"unit": Measurement("unit", "sts", {})}
+    )
+    store, remove = ResultStore(tmp_path / "results"), shutil.rmtree
+    for key in ("unit", "train-one"):
+        store.write("units", key, {})
+    left = store.model("one")
+    left.mkdir(parents=True)
+    for name in ("config.json", "modules.json"):
+        (left / name).write_text("{}")
+
+    def killed(*given, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        do(job, store, None)
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    assert [path.name for path in left.iterdir()] == ["config.json"]
+    shutil.copytree(left, tmp_path / "model")
+    assert trained()["steps"] == 4  # in its place
+    assert run(WorkPlan([job], {}), store, None) == (0, 0)
+    assert not left.exists()

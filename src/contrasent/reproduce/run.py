@@ -62,6 +62,12 @@ def run(
     for job in plan.jobs:
         # What was missing may exist now.
         store.path("skipped", job.key).unlink(missing_ok=True)
+        left = store.model(job.key)
+        if left.is_dir() and not missing([job], store):
+            with store.locked(job.key) as ours:
+                # Left by a kill, unless another item needs the model again.
+                if ours and not (left / "run").exists():
+                    _drop(left)
 
     def unmeasured() -> int:
         return sum(not store.has(key) for job in plan.jobs for key in job.measurements)
@@ -209,8 +215,13 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
     if failed is not None:
         raise failed
     if job.training is not None:
-        shutil.rmtree(store.model(job.key), ignore_errors=True)
+        _drop(store.model(job.key))
     return reports
+
+
+def _drop(model: Path) -> None:
+    (model / "modules.json").unlink(missing_ok=True)  # first: what a kill leaves is no model
+    shutil.rmtree(model, ignore_errors=True)
 
 
 def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> EncodeFn:
@@ -309,7 +320,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     try:
         RunFolder(target).check_same(plan.config(learner.describe(), 1))
     except OutputError:
-        # No run, or one told otherwise, such as by another path of its generator.
+        # Another run, such as by its generator's path, or none, but what a kill left.
         shutil.rmtree(target, ignore_errors=True)
     run = fit_plan(plan, target, resume=True, tokens=tokens)
     return {
