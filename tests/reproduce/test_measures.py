@@ -316,6 +316,21 @@ def test_figures():
         assert {a or b for a, b in used} <= ids
 
 
+def test_the_geometry_of_models_is_drawn_wherever_an_item_measures_it():
+    drawn = set()
+    for item in ItemFolder().all(settings=False):
+        if item.figure in ("plane", "spectrum", "densities"):
+            reports = {
+                (row.name, name): {"0": Report((Row("STSB", "test", kind, "", 0.5, 9),))}
+                for row in item.rows
+                for name, (kind, _) in item.evaluations.items()
+            }
+            rows = figure_data(item, "lab", reports, {})["rows"]
+            assert {r["metric"] for report in rows.values() for r in report["rows"]} == {"geometry"}
+            drawn.add(item.name)
+    assert {"own:small", "simcse:figure3"} <= drawn
+
+
 def test_a_sweep_shows_the_rows_of_its_own_scale():
     (recipe,) = ItemFolder().find(["simcse:a1"])
     column = next(iter(recipe.columns))
