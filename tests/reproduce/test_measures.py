@@ -130,6 +130,25 @@ def test_a_corpus_is_sampled_again_when_its_definition_or_its_documents_change(f
     assert len(build("wiki_documents")) == 60 > len(before)
 
 
+BROKEN = {
+    "no list": ("documents", b"One.\n", None, r"m\.docs\.tsv\.gz: missing; it lists where"),
+    "no number": ("documents", b"One.\n", b"line\nOne.\n", r"tsv\.gz: .* number .*'One\.'"),
+    "Latin-1": ("sentences", "caf\xe9\n".encode("latin-1"), None, r"m\.txt: not UTF-8, or not"),
+    "cut off": ("documents", b"One.\n", "cut", r"m\.docs\.tsv\.gz: not UTF-8, or not whole"),
+}
+
+
+@pytest.mark.parametrize(("form", "text", "listed", "problem"), BROKEN.values(), ids=BROKEN)
+def test_what_a_corpus_lacks_is_named(tmp_path, form, text, listed, problem):
+    (tmp_path / "m.txt").write_bytes(text)
+    if listed is not None:
+        packed = gzip.compress(b"line\n1\n")[:-9] if listed == "cut" else gzip.compress(listed)
+        (tmp_path / "m.docs.tsv.gz").write_bytes(packed)
+    corpus = corpora.NamedCorpus(name="mine", title="mine", files=("m.txt",), form=form)
+    with pytest.raises(DataError, match=problem):
+        corpora.build(corpus, None, tmp_path, tmp_path / "built")
+
+
 def test_documents_are_sampled_whole(folder, tmp_path, sentences):
     built = corpora.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
     corpus = open_built(built.path, documents=True)
