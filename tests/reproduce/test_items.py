@@ -192,6 +192,7 @@ WRONG = [
     (('use = "unsup"\nset', 'use = "unsop"\nset'), "use 'unsop': unknown; did you mean 'unsup'?"),
     (("learning_rate = 5e-5", "learning_rat = 5e-5"),
      "tau 0.05: set 'learning_rat': unknown setting"),
+    (("learning_rate = 5e-5", "seed = 7"), "tau 0.05: set 'seed': each run has a seed of its own"),
     (("learning_rate = 5e-5", "learning_rate = -1.0"),
      "learning_rate -1.0: must be greater than 0"),
     (("learning_rate = 5e-5", "learning_rate = [1.0]"),

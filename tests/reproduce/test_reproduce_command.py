@@ -530,6 +530,7 @@ def test_own_scores_are_a_row(call, tmp_path):
     (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'max_steps'?"),
     (["simcse:table1", "--scale", "lab", "--set", "max_steps=0"], "must be 1 or more"),
     (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
+    (["simcse:table1", "--scale", "lab", "--set", "seed=7"], "--set 'seed': each run has a seed"),
     (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
     (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
     (["simcse:table1", "--from", "."], "contains no results of reproduce, nor does its folder"),

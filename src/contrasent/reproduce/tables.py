@@ -60,6 +60,7 @@ SELECTED = ("task", "split", "metric", "aggregate")  # keys by which a column ch
 MODELS = ("generator", "filler", "copy_filler", "language_head")
 """Parameters that name a model: "@base" is the base, other names are checkpoints."""
 
+SEEDS = "each run has a seed of its own; --seeds, or seeds of an item, says how many"
 ANY = "simcse"  # an objective; the settings of a run are checked with its parameters
 
 
@@ -299,6 +300,8 @@ class Scale(Changes):
         known, foreign = run_settings.choose(given, ANY, option="--set")
         for name in foreign:
             raise OptionError("--set", name, "belongs to an objective; set it in the rows")
+        if "seed" in known:
+            raise OptionError("--set", "seed", SEEDS)
         whole = {**self.set, **known}
         run_settings.Settings(**run_settings.choose(whole, ANY)[0])
         update: dict[str, Any] = {"set": whole, "changed": known}
@@ -329,9 +332,11 @@ class Training:
 def resolve_row(row: Row, scale: Scale, *, seed: int = 0) -> Training:
     """The training run of a row at a scale."""
     own = row.at(scale.name)
-    values = {**scale.set, **own.set, "seed": seed}
+    values = {**scale.set, **own.set}
+    if "seed" in values:
+        raise OptionError("set", "seed", SEEDS)
     of_run, parts = run_settings.choose(values, row.objective, option="set")
-    settings = run_settings.Settings(**of_run)
+    settings = run_settings.Settings(**of_run, seed=seed)
     check(row.objective, parts, models=False)
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
     select = own.select or scale.select or "none"
