@@ -117,11 +117,10 @@ class Planner:
             )
         )
         self._texts: dict[str, str] = {}
-        self._jobs: dict[str, Job] = {}
 
     def plan(self, items: Sequence[Item], seeds: int | None) -> WorkPlan:
         """The work for items."""
-        self._jobs = {}
+        self._jobs: dict[str, Job] = {}
         manifests = {item.name: self._item(item, seeds) for item in items}
         # The first seeds of all tables come before the second ones.
         return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.seed), manifests)

@@ -268,8 +268,7 @@ def _fitted(encode: EncodeFn, one: Measurement, texts: list[str]) -> EncodeFn:
     if one.fit.kind == "whitening":
         transform = whiten(encode(texts), dimensions=one.fit.dimensions)
     else:
-        settings = flow.FlowSettings(num_train_epochs=one.fit.num_train_epochs or 1, seed=one.seed)
-        transform = flow.fit(encode(texts), settings).transform
+        transform = flow.fit(encode(texts), flow.FlowSettings(seed=one.seed)).transform
     return lambda sentences: transform(encode(sentences))
 
 

@@ -79,13 +79,11 @@ class FittedTransform(Strict):
     corpus: str  # the text, a name of the folder's corpora; "target" is each task's own sentences
     sentences: int | None = None  # rows of it; None for the scale's own number
     dimensions: int | None = None
-    num_train_epochs: int | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> "FittedTransform":
-        name = "dimensions" if self.kind == "flow" else "num_train_epochs"
-        if getattr(self, name) is not None:
-            raise ValueError(f"{name} does not belong to {self.kind}")
+        if self.kind == "flow" and self.dimensions is not None:
+            raise ValueError("dimensions does not belong to flow")
         return self
 
 
