@@ -307,7 +307,6 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     settings = Settings(**values)
     learner = prepare(base, training.objective, dict(training.given), settings)
     corpus = open_built(training.corpus.path, documents=training.corpus.documents)
-    began = time.monotonic()
     plan = Plan(
         objective=learner,
         corpus=corpus,
@@ -326,7 +325,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         "steps": run.steps,
         "batch_size": settings.batch_size,
         "precision": settings.precision,
-        "seconds": round(time.monotonic() - began, 1),
+        "seconds": round(run.seconds, 1),
         "sentences_per_second": run.sentences_per_second,
         "best_step": run.best_step,
         "history": run.history,
