@@ -8,7 +8,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 
-def sentences(count: int, words: tuple[int, int] | None = None) -> list[str]:
+def sentences(count: int) -> list[str]:
     """Wikipedia sentences where CONTRASENT_DATA is set, else the packages' documentation."""
     data = os.environ.get("CONTRASENT_DATA")
     found: list[str] = []
@@ -25,8 +25,6 @@ def sentences(count: int, words: tuple[int, int] | None = None) -> list[str]:
         from contrasent.documents.docstrings import documented, installed_sources
 
         found = [one.summary for one in documented(installed_sources())]
-    if words:
-        found = [s for s in found if words[0] <= len(s.split()) <= words[1]]
     if len(found) < count:
         sys.exit(f"only {len(found)} sentences at hand, {count} are needed; set CONTRASENT_DATA")
     return found[:count]

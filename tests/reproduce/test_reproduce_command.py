@@ -20,6 +20,7 @@ import pytest
 from killed_reproductions import OTHER, RECIPE
 
 from contrasent import postprocess
+from contrasent.errors import DataError
 from contrasent.postprocess import whiten
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce.measures import MEASURES
@@ -271,6 +272,44 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
     assert not set(plain) & set(was[1])
 
 
+def test_without_the_data_what_is_stored_stays_in_the_report(call, home, bert, monkeypatch):
+    run = [
+        "simcse:table2",
+        "--recipes",
+        "recipes",
+        "--base",
+        bert,
+        "--scale",
+        "lab",
+        "--seeds",
+        1,
+        "-q",
+    ]
+
+    def told():
+        call(*run, "--json-file", "told.json")
+        return without_times(json.loads((home / "told.json").read_text()))
+
+    def lost(folder, **options):
+        raise DataError("no test set")
+
+    first = told()
+    monkeypatch.delenv("CONTRASENT_DATA")  # of the trained rows, which have no corpus now
+    assert told() == first
+    monkeypatch.setitem(MEASURES, "sts", replace(MEASURES["sts"], reads=lost))
+    assert told() == first
+    unit = next((home / "reproduction" / "units").glob("[!t]*"))
+    unit.rename(home / "aside")
+    (item,) = told()
+    assert sum("no " in row["skipped"] for row in item["rows"]) == 1
+    (home / "aside").rename(unit)
+    assert told() == first
+    path = home / "recipes" / "simcse" / "table2.toml"
+    path.write_text(path.read_text().replace("max_steps = 5", "max_steps = 6"))
+    (item,) = told()  # another recipe, which has no results
+    assert all(row["skipped"] for row in item["rows"])
+
+
 def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
     # The recipe says steps and batch itself, but not this.
     text = (HERE / "scales.toml").read_text().replace("max_seq_length = 32", "max_seq_length = 8")
@@ -491,6 +530,7 @@ def test_own_scores_are_a_row(call, tmp_path):
     (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'max_steps'?"),
     (["simcse:table1", "--scale", "lab", "--set", "max_steps=0"], "must be 1 or more"),
     (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
+    (["simcse:table1", "--scale", "lab", "--set", "seed=7"], "--set 'seed': each run has a seed"),
     (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
     (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
     (["simcse:table1", "--from", "."], "contains no results of reproduce, nor does its folder"),

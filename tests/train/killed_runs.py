@@ -5,6 +5,7 @@ is imported once, the runs are forks of this process.
 """
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -58,6 +60,8 @@ def train(base, folder, kind, *, resume):
         learner.views = (Identity(), RepeatTokens(rate=0.5, rule="paper"))
     judge = evaluate if kind != "pairs" else None
     module.geometry_on_stsb = lambda: evaluate
+    # A checkpoint has the time taken: a second with each look.
+    module.time = SimpleNamespace(monotonic=itertools.count().__next__)
     module.fit(learner, rows, settings, output_dir=folder, resume=resume, evaluate=judge)
 
 

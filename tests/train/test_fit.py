@@ -1,6 +1,7 @@
 """The training loop: what it writes, what it rejects, when it stops, what it leaves alone."""
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -548,7 +549,10 @@ def interrupt_after(count, number=signal.SIGINT):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, number):
+def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, monkeypatch, number):
+    # A second passes with each look at the clock: each step, and each checkpoint.
+    clock = types.SimpleNamespace(monotonic=itertools.count().__next__)
+    monkeypatch.setattr("contrasent.train.fit.time", clock)
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
         start(max_steps=9, eval_steps=1, evaluate=interrupt_after(4, number))
@@ -560,6 +564,7 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, num
     whole = scores([1 / n for n in range(1, 11)])[0]
     _, other = start("whole", max_steps=9, eval_steps=1, evaluate=whole)
     assert run.history == other.history
+    assert run.seconds == other.seconds + 1  # of the checkpoint at which it was stopped
     assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
     assert log(tmp_path / "m") == log(tmp_path / "whole")
 

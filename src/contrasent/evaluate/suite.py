@@ -140,9 +140,8 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-def read_data(suites: Sequence[str], options: Options) -> list[object]:
-    """All data that the suites need, so that missing files are found before a model is loaded."""
-    data: list[object] = []
+def read_data(suites: Sequence[str], options: Options) -> None:
+    """Read what the suites need, so that missing files are found before a model is loaded."""
     readers: dict[str, Callable[..., object]] = {
         "QQP": labeled.question_pairs,
         "NLI": labeled.inference_triples,
@@ -150,11 +149,10 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
     }
     for name in dict.fromkeys(name for suite in suites for name in SUITES[suite].others):
         read = readers.get(name) or partial(labeled.transfer_set, name)
-        data.append(read(folder=options.folder))
+        read(folder=options.folder)
     for pairs in dict.fromkeys(pairs for suite in suites for pairs in SUITES[suite].pairs(options)):
         task, split, form = pairs
-        data.append(sts_pairs(task, split=split, form=form, folder=options.folder))
-    return data
+        sts_pairs(task, split=split, form=form, folder=options.folder)
 
 
 def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str, list[str]]:

@@ -60,6 +60,7 @@ SELECTED = ("task", "split", "metric", "aggregate")  # keys by which a column ch
 MODELS = ("generator", "filler", "copy_filler", "language_head")
 """Parameters that name a model: "@base" is the base, other names are checkpoints."""
 
+SEEDS = "each run has a seed of its own; --seeds, or seeds of an item, says how many"
 ANY = "simcse"  # an objective; the settings of a run are checked with its parameters
 
 
@@ -78,13 +79,11 @@ class FittedTransform(Strict):
     corpus: str  # the text, a name of the folder's corpora; "target" is each task's own sentences
     sentences: int | None = None  # rows of it; None for the scale's own number
     dimensions: int | None = None
-    num_train_epochs: int | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> "FittedTransform":
-        name = "dimensions" if self.kind == "flow" else "num_train_epochs"
-        if getattr(self, name) is not None:
-            raise ValueError(f"{name} does not belong to {self.kind}")
+        if self.kind == "flow" and self.dimensions is not None:
+            raise ValueError("dimensions does not belong to flow")
         return self
 
 
@@ -299,6 +298,8 @@ class Scale(Changes):
         known, foreign = run_settings.choose(given, ANY, option="--set")
         for name in foreign:
             raise OptionError("--set", name, "belongs to an objective; set it in the rows")
+        if "seed" in known:
+            raise OptionError("--set", "seed", SEEDS)
         whole = {**self.set, **known}
         run_settings.Settings(**run_settings.choose(whole, ANY)[0])
         update: dict[str, Any] = {"set": whole, "changed": known}
@@ -329,9 +330,11 @@ class Training:
 def resolve_row(row: Row, scale: Scale, *, seed: int = 0) -> Training:
     """The training run of a row at a scale."""
     own = row.at(scale.name)
-    values = {**scale.set, **own.set, "seed": seed}
+    values = {**scale.set, **own.set}
+    if "seed" in values:
+        raise OptionError("set", "seed", SEEDS)
     of_run, parts = run_settings.choose(values, row.objective, option="set")
-    settings = run_settings.Settings(**of_run)
+    settings = run_settings.Settings(**of_run, seed=seed)
     check(row.objective, parts, models=False)
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
     select = own.select or scale.select or "none"
@@ -497,6 +500,8 @@ def _evaluation(name: str, data: dict[str, Any]) -> Evaluation:
 
     def stated(data: dict[str, Any], *place: str) -> dict[str, Any]:
         found = decode(_evaluation_table(kind), data, where, *place)
+        for corpus in getattr(found, "corpora", None) or ():
+            check_names(f"{where}.corpora", read_corpora(), corpus)
         return found.model_dump(exclude={"kind", *SCALES}, exclude_unset=True)
 
     own = stated(data)

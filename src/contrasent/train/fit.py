@@ -247,7 +247,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     resumed: bool,
 ) -> Run:
     """A run from its first step, or from its checkpoint, to its last."""
-    began, trained_seconds = time.monotonic(), 0.0
+    began, trained_seconds, before = time.monotonic(), 0.0, 0.0
     encoder, place = objective.encoder, selector.place
     corpus, settings, shared = plan.corpus, plan.settings, tokens is not None
     where = tokens or place.tokens
@@ -280,7 +280,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     first = 0
     if resumed:
         state = _restore(place, objective, optimizer)
-        first = int(state["step"])
+        first, before = int(state["step"]), state.get("seconds", 0.0)
         scaler.load_state_dict(state["scaler"])
         monitor.high, monitor.moved = state["collapse"], state["moved"]
         selector.restore(state)
@@ -304,6 +304,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     def save_checkpoint(step: int) -> None:
         state = {
             "step": step,
+            "seconds": before + time.monotonic() - began,
             "scaler": scaler.state_dict(),
             "collapse": monitor.high,
             "moved": monitor.moved,
@@ -374,7 +375,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     run = Run(
         folder=place.model,
         steps=step,
-        seconds=time.monotonic() - began,
+        seconds=before + time.monotonic() - began,
         sentences_per_second=sentences / trained_seconds if sentences else 0.0,
         history=selector.history,
         shares=parallel.by_main(place.shares),

@@ -82,6 +82,7 @@ class Run:
         base_score: score of the base, before the first step.
         gain: difference from the base, if the evaluation has paired items.
         metric: name of the score, such as "mrr@10".
+        seconds: how long it took, up to the checkpoint of each session that was stopped.
         sentences_per_second: corpus rows a second, without evaluations.
         score: best score after a step, or None.
         best_step: step of the best score, or None.
