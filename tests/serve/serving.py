@@ -38,15 +38,6 @@ def running(app, limits=None):
         assert not thread.is_alive()
 
 
-def until(condition):
-    """Wait until something holds, for as long as a machine may take that others use too."""
-    end = time.monotonic() + 300
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
-
-
 def counter(url, name):
     """A number of the server's metrics; reading them is no request that counts as at work."""
     lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()

@@ -19,8 +19,9 @@ import httpx
 import numpy as np
 import openai
 import pytest
-from serving import LINES, MINILM, Gate, counter, running, until
+from serving import LINES, MINILM, Gate, counter, running
 
+from commands import until
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.base import Prompts
 from contrasent.progress import Deadline, deadline_passed, limited

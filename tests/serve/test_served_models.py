@@ -9,9 +9,10 @@ import types
 import httpx
 import pytest
 import typer
-from serving import LINES, running, until
+from serving import LINES, running
 from typer.testing import CliRunner
 
+from commands import until
 from contrasent import progress
 from contrasent.cli.serve import serve
 from contrasent.errors import InputError, ModelError, OptionError, OutputError

@@ -244,7 +244,7 @@ def test_no_place_for_temporary_files_is_one_line(monkeypatch):
 def test_a_pipe_is_read_like_standard_input(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    writer = threading.Thread(target=lambda: path.write_text("one\ntwo\n"))
+    writer = threading.Thread(target=path.write_text, args=("one\ntwo\n",), daemon=True)
     writer.start()
     corpus = open_corpus(path)
     writer.join()

@@ -72,15 +72,15 @@ def rest_encoder(index: Index, encode: TaskEncoder) -> TaskEncoder:
 class RemainingRows:
     """Encodes the rows of an index that have no vectors, a while at a time; others may read it."""
 
-    def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
-        self.folder, self.keep_every = folder, keep_every
+    def __init__(self, folder: Path, encode: EncodeFn) -> None:
+        self.folder = folder
         self._encode = for_task(encode, "document")
         self._firsts: Numbers = np.empty(0, np.int64)
         self._state: tuple[str, int] | None = None  # of the index that these are of
 
     def turn(self, advance: progress.Advance = lambda n=1, **fields: None) -> int:
         """Encode for a while and keep it; returns the rows left."""
-        end, blocks = time.monotonic() + self.keep_every, list[Vectors]()
+        end, blocks = time.monotonic() + KEEP_EVERY, list[Vectors]()
         with closing(Index.open(self.folder)) as index:
             try:
                 for vectors in self._blocks(index) if index.unfinished else ():
