@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from commands import invoke, printed, run
+from contrasent import search_index
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 
 MINILM = "all-MiniLM-L6-v2"
@@ -217,7 +218,7 @@ def test_search_threshold_and_query_file(built, tmp_path):
     assert run("search", built, "zzqq xkcd 12345").startswith("no good match\n")
 
 
-def test_typing_errors_are_repaired_unless_exact(tmp_path):
+def test_typing_errors_are_repaired_unless_exact(tmp_path, caplog):
     rows = [*LINES, "The central bank keeps a dog.", "Our dog is at the central station."]
     (tmp_path / "t.txt").write_text("\n".join(rows))
     run("index", tmp_path / "t.txt", "--model", MINILM, "-o", tmp_path / "i", "--quiet")
@@ -229,6 +230,8 @@ def test_typing_errors_are_repaired_unless_exact(tmp_path):
     )
     (result,) = printed("search", tmp_path / "i", "centrl", "bank", "--exact")["results"]
     assert result["searched"] == "centrl bank"
+    search_index(tmp_path / "i", ["a dog", "centrl bank"])
+    assert caplog.messages == ["searched for 'central bank', not 'centrl bank'"]
 
 
 def test_ids_and_metadata_from_columns(tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError
@@ -195,6 +196,22 @@ def scored(values, keys=None, task="own", context="", metric="accuracy"):
     row = Row(task, "test", metric, "", float(np.mean(values)), len(values))
     items = Items("mean", keys, np.array([values], dtype=float), context=context)
     return Report((row,), {}, {row.key: items})
+
+
+def test_what_runs_share_is_counted_once():
+    """Three runs an arm: over items and over seeds, less how far other items move runs apart."""
+    random = np.random.default_rng(4)
+    level = random.random(40)
+    runs = [level + 0.1 * arm + 0.3 * random.normal(size=(3, 40)) for arm in (0, 1)]
+    (found,) = compare_reports(*([scored(run) for run in arm] for arm in runs))
+    moved, scale = [(arm - arm.mean(1, keepdims=True)) / 40 for arm in runs], 40 / 39
+    items = ((moved[1].mean(0) - moved[0].mean(0)) ** 2).sum() * scale
+    test = stats.ttest_ind(runs[1].mean(1), runs[0].mean(1), equal_var=False)
+    low, high = test.confidence_interval()
+    shared = sum(((own - own.mean(0)) ** 2).sum() / 2 * scale / 3 for own in moved)
+    half = stats.t.ppf(0.975, 39) ** 2 * items + ((high - low) / 2) ** 2
+    half -= stats.norm.ppf(0.975) ** 2 * shared
+    assert found.high - found.difference == pytest.approx(np.sqrt(half))
 
 
 def test_the_page_shows_what_is_printed():

@@ -241,7 +241,7 @@ def test_suites_put_them_before_captions(saved, plain, monkeypatch):
     assert report.notes["distinct_sentences"] == len(read)
 
 
-def test_training_with_prompts(bert, sentences, tmp_path):
+def test_training_with_prompts(bert, sentences, tmp_path, caplog):
     from contrasent.text.corpus import open_corpus
     from contrasent.train.fit import fit
     from contrasent.train.prepare import collator, prepare
@@ -264,6 +264,11 @@ def test_training_with_prompts(bert, sentences, tmp_path):
     plain = {k: v for k, v in given.items() if k != "query_prompt"}
     again = prepare(tmp_path / "m", "simcse_supervised", {}, Settings(**plain, document_prompt=""))
     assert again.encoder.prompts == Prompts({"query": "ask: ", "document": ""})
+    assert "the base compares" not in caplog.text
+    model.prompts = Prompts(similarity="dot")
+    model.save(tmp_path / "dot")
+    prepare(tmp_path / "dot", "simcse", {}, Settings(**plain))
+    assert "the base compares vectors with dot, the new model with cosine" in caplog.text
     single = prepare(bert, "simcse", {}, Settings(**given))
     with pytest.raises(OptionError, match="query_prompt 'ask: ': needs pairs"):
         collator(single, open_corpus(sentences[:30]), Settings(**given), tmp_path / "t", None)
