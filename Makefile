@@ -26,7 +26,9 @@ $(DEMO)/.ready: pyproject.toml constraints.txt bases/small/pyproject.toml
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/contrasent demo --output demo
 
-TESTS := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# In UTF-8 whatever the locale; a test that hangs fails with its stack.
+TESTS := PYTHONUTF8=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
+  -o faulthandler_timeout=1800 -o faulthandler_exit_on_timeout=true
 
 test: setup
 	$(TESTS) -m 'not slow'

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def script(path, *arguments, timeout=600):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def until(condition):
+    """Wait until something holds, for as long as a machine may take that others use too."""
+    end = time.monotonic() + 300
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
 
 
 @contextmanager

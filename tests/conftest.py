@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import socket
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -33,8 +34,10 @@ def pytest_configure(config):
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    # Whatever this machine computes fast in.
+    # Whatever this machine computes fast in, lets others read, has a proxy for, or colors.
     os.environ.setdefault("CONTRASENT_PRECISION", "fp32")
+    os.umask(0o022)
+    os.environ |= {"NO_PROXY": "*", "no_proxy": "*", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}
 
 
 def pytest_collection_modifyitems(items):
@@ -233,15 +236,23 @@ def without(monkeypatch, tmp_path):
     return hide
 
 
+@pytest.fixture(scope="session")
+def nobody():
+    """An address where nobody answers: its port is taken, and nothing listens there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
 @pytest.fixture
-def ask_hub(monkeypatch, tmp_path_factory):
+def ask_hub(monkeypatch, tmp_path_factory, nobody):
     """Let the hub's client ask an address, by default one where nobody answers.
 
     Its cache is empty; its folder is given.
     """
     from huggingface_hub import constants
 
-    def ask_hub(endpoint="http://127.0.0.1:9", *, offline=False):
+    def ask_hub(endpoint=nobody, *, offline=False):
         cache, file = tmp_path_factory.mktemp("hub"), "/{repo_id}/resolve/{revision}/{filename}"
         read = {"HF_HUB_OFFLINE": offline, "HF_HUB_CACHE": str(cache), "ENDPOINT": endpoint}
         read["HUGGINGFACE_CO_URL_TEMPLATE"] = endpoint + file

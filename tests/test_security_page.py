@@ -26,6 +26,13 @@ def test_the_command_line_and_benchmarks_named_exist():
     assert all((ROOT / path).is_file() for path in scripts)
 
 
+def test_no_script_of_the_page_writes_html():
+    page = ROOT / "src" / "contrasent" / "serve" / "page"
+    script = "".join(path.read_text(encoding="utf-8") for path in page.glob("*.js"))
+    ways = r"(inner|outer|set|Adjacent)HTML|document\.write|srcdoc|ContextualFragment|DOMParser"
+    assert "textContent" in script and not re.search(ways, script)
+
+
 def test_a_server_listens_on_this_machine_unless_told_otherwise():
     from contrasent.cli.serve import serve
 

@@ -81,20 +81,12 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     assert facts["queries"] == {"users": 100}
     assert any("Index ready; you can search it now: contrasent search" in line for line in said)
     assert any(ENCODING in line for line in said)
-    # What is kept is measured by what it did not teach: only words tell the notes apart, and the
-    # model has never seen these numbers.
-    learned, changes = facts["from_queries"], facts["changes"]
-    assert (
-        done.improved
-        == learned["kept"]
-        == (learned["with_training_queries"]["low"] > 0)
-        == bool(changes)
-    )
+    # The default search finds every note by its number, so nothing can gain.
+    learned = facts["from_queries"]
+    assert not (done.improved or learned["kept"] or facts["changes"])
+    assert (learned["before"], learned["after"]) == (1, 1)
     assert learned["with_training_queries"]["level"] == 0.99 and done.reason == learned["reason"]
-    assert (facts["verdict"] == "improved") == done.improved
-    for one in changes:
-        assert one["before"] != one["after"]
-        assert {one["answer_before"]["right"], one["answer_after"]["right"]} <= {True, False}
+    assert facts["verdict"] != "improved"
     assert [name for name, _ in facts["statements"]] == [
         "default search", "BM25 added to vectors", "documents with training queries",
         "documents without training queries", "saved search",
@@ -102,8 +94,7 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     page = (folder / "report.html").read_text()
     assert "http" not in page.replace("http-equiv", "")
     assert f"contrasent search {folder}" in page
-    heads = ["What is saved", "User queries", "What was read"]
-    for head in [*heads, "changed most"] if done.improved else heads:
+    for head in ("What is saved", "User queries", "What was read"):
         assert sum(head in line for line in page.splitlines() if line.startswith("<h2>")) == 1
     result = invoke("search", folder, "the gardener", "-k", 2, "--json")
     assert len(json.loads(result.stdout)["results"][0]["hits"]) == 2

@@ -183,7 +183,7 @@ def test_a_busy_server_is_asked_again(corpus, monkeypatch):
         run("diff", url, url, "--on", corpus, "--sample", 30)
 
 
-def test_what_a_server_gets_wrong(corpus):
+def test_what_a_server_gets_wrong(corpus, nobody):
     uneven = {"vector": lambda self, text: [1.0] * (len(text) % 2 + 2)}
     empty = {"answer": lambda self, path, body: (200, {"data": []})}
     number = {"answer": lambda self, path, body: (200, {"data": 5})}
@@ -197,7 +197,7 @@ def test_what_a_server_gets_wrong(corpus):
         with server.running() as url, pytest.raises(ModelError, match=words):
             run("diff", url, url, "--on", corpus)
     with pytest.raises(ModelError, match="is not responding"):
-        run("diff", "http://127.0.0.1:1/v1", "x", "--on", corpus)
+        run("diff", f"{nobody}/v1", "x", "--on", corpus)
     for wrong in ("file:///etc/passwd", "ftp://x", "http://"):
         with pytest.raises(OptionError, match=f"OLD '{wrong}': is not an http"):
             run("diff", wrong, "x", "--on", corpus)

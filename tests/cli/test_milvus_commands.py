@@ -5,11 +5,10 @@ import logging
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))
-from serving import running
+from serving import get_from, post_to, running
 
 from commands import printed
 from contrasent.encoder.encoder import TorchEncoder
@@ -84,21 +83,12 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
         assert plain["results"][0]["hits"][0]["text"] == texts[11]
     index = open_index(tmp_path / "milvus")
     with running(create_app(TorchEncoder.load(model), "mini", index=index)) as url:
-        (result,) = httpx.post(f"{url}/search", json={"query": texts[5]}).json()["results"]
+        assert get_from(f"{url}/health").json()["texts"] == len(texts)
+        answer = post_to(f"{url}/search", json={"query": texts[5]})
+        (result,) = answer.json()["results"]
         assert result["hits"][0]["text"] == texts[5]
     with pytest.raises(OptionError, match="cannot be combined with --add"):
         printed("index", vectors, "--model", model, "-o", folder, "--add", "--encoded")
-
-
-def test_serve(made, model, sentences):
-    folder, _, _ = made
-    encoder = TorchEncoder.load(model)
-    with running(create_app(encoder, "mini", index=open_index(folder))) as url:
-        assert httpx.get(f"{url}/health").json()["texts"] == 61
-        body = {"query": sentences[9], "k": 2, "where": {"n": {"$lt": 20}}}
-        (result,) = httpx.post(f"{url}/search", json=body).json()["results"]
-        assert result["hits"][0]["id"] == "n9"
-        assert result["hits"][0]["cosine"] == pytest.approx(1, abs=1e-5)
 
 
 def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):

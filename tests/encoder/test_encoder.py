@@ -30,8 +30,9 @@ def encoder(bert):
     return TorchEncoder.load(bert, pooling="mean")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pooling", PLAIN)
+@pytest.mark.parametrize(("kind", "pooling"), [
+    *((kind, "mean") for kind in KINDS), *(("bert", name) for name in PLAIN if name != "mean"),
+])  # fmt: skip
 def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooling):
     torch.manual_seed(1)
     encoder = TorchEncoder.load(
@@ -53,9 +54,9 @@ def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooling):
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_and_grouping_change_nothing(tiny, kind, sentences):
     encoder = TorchEncoder.load(tiny[kind], pooling="mean")
-    texts = sentences[:150] + MIXED
+    texts = sentences[: 150 if kind == "bert" else 12] + MIXED
     tokens = encoder.tokenize(texts)[0]
-    assert len(by_length(tokens.lengths)) > 2
+    assert len(by_length(tokens.lengths)) > 1
     alone = np.concatenate([encoder.encode([text]) for text in texts])
     with torch.inference_mode():
         states, ids, mask = encoder.hidden(tokens)

@@ -1,16 +1,16 @@
-"""Comparisons of methods: false findings on A/A, power on planted gains, what is rejected."""
+"""Comparisons of methods: their intervals, and what is rejected."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
 from contrasent.evaluate.compare import SEED_SD, MethodComparison, compare_reports, comparison_table
 from contrasent.report import Items, Report, Row
-from contrasent.stats.influence import measure
 from contrasent.text.corpus import ScoredPairs
 
 PAIRS = 120
@@ -92,75 +92,6 @@ def test_swapping_the_arms_mirrors_the_interval_to_the_bit(sizes):
     assert (there.item_low, there.item_p) == (-back.item_high, back.item_p)
 
 
-# Of the noise in gold's unit: two runs of a method then correlate as two seeds of a model do.
-SHARED, METHOD, RUN = 1.2, 0.6, 0.3
-RECIPES = (0.213, 0.497, 0.844, 1.737)
-"""Standard deviations over the 50 published seeds of four recipes, in points."""
-
-
-class EqualMethods:
-    """Draws runs of methods that are equally good.
-
-    Item i has a gold score, and a difficulty that all runs share. A method has its own reading of
-    each item (``METHOD``), a run its own on top (``RUN``): both are noise around the gold score,
-    independent between methods and runs. A run's noise is scaled by a factor that its seed draws,
-    such that the score varies over seeds as a recipe's does. The score is Spearman's correlation
-    with the gold scores, or the mean of a right-or-wrong answer made of the same noise.
-    """
-
-    def __init__(self, statistic, items, seed):
-        self.statistic, self.items, self.random = statistic, items, np.random.default_rng(1)
-        low, high = (
-            np.mean([measure(self.runs(*self.drawn(), [factor])[0])[0] for _ in range(100)])
-            for factor in (0.1, -0.1)
-        )
-        # Points by which a larger noise lowers the score, per unit of its logarithm.
-        self.slope = 100 * (high - low) / 0.2
-        self.random = np.random.default_rng(seed)
-
-    def drawn(self):
-        """Items: their gold scores, and their difficulties."""
-        gold = self.random.integers(0, 11, self.items) / 2
-        return gold, SHARED * self.random.normal(size=self.items)
-
-    def runs(self, gold, hard, factors):
-        """One method's runs on the items."""
-        own, found = hard + METHOD * self.random.normal(size=self.items), []
-        for factor in factors:
-            noise = np.exp(factor) * (own + RUN * self.random.normal(size=self.items))
-            columns = (noise < 1.3)[None].astype(np.float64)
-            if self.statistic == "spearman":
-                columns = np.stack([gold + noise, gold])
-            found.append(Items(self.statistic, np.arange(self.items, dtype=np.uint64), columns))
-        return found
-
-    def arms(self, sizes, deviation):
-        """Reports of runs of two methods on the same items; the deviation is in points."""
-        key = ("t", "test", "spearman" if self.statistic == "spearman" else "accuracy", "")
-        gold, hard = self.drawn()
-        for size in sizes:
-            factors = deviation / self.slope * self.random.normal(size=size)
-            yield [
-                Report((Row(*key, measure(run)[0], self.items),), {}, {key: run})
-                for run in self.runs(gold, hard, factors)
-            ]
-
-
-@pytest.mark.parametrize("statistic", ["spearman", "mean"])
-@pytest.mark.parametrize("design", [(1, 1), (3, 3), (2, 5)])
-def test_equal_methods_are_found_different_at_most_as_often_as_promised(statistic, design):
-    """Of methods, and of two models where no seed changes one; 5.5 % and 2.6 standard errors."""
-    number, findings = 80, [0, 0]
-    world = EqualMethods(statistic, 120, sum(design))
-    for trial in range(number):
-        (found,) = compare_reports(*world.arms(design, RECIPES[trial % len(RECIPES)]))
-        findings[0] += not found.low <= 0 <= found.high
-        if design == (1, 1):
-            (found,) = compare_reports(*world.arms(design, 0.0), seed_sd=0.0)
-            findings[1] += not found.low <= 0 <= found.high
-    assert max(findings) / number <= 0.055 + 2.6 * np.sqrt(0.055 * 0.945 / number)
-
-
 def report(value, **items):
     return Report((Row("STSB", "test", "spearman", "all", value, 1379),), {}, items)
 
@@ -195,6 +126,22 @@ def scored(values, keys=None, task="own", context="", metric="accuracy"):
     row = Row(task, "test", metric, "", float(np.mean(values)), len(values))
     items = Items("mean", keys, np.array([values], dtype=float), context=context)
     return Report((row,), {}, {row.key: items})
+
+
+def test_what_runs_share_is_counted_once():
+    """Three runs an arm: over items and over seeds, less how far other items move runs apart."""
+    random = np.random.default_rng(4)
+    level = random.random(40)
+    runs = [level + 0.1 * arm + 0.3 * random.normal(size=(3, 40)) for arm in (0, 1)]
+    (found,) = compare_reports(*([scored(run) for run in arm] for arm in runs))
+    moved, scale = [(arm - arm.mean(1, keepdims=True)) / 40 for arm in runs], 40 / 39
+    items = ((moved[1].mean(0) - moved[0].mean(0)) ** 2).sum() * scale
+    test = stats.ttest_ind(runs[1].mean(1), runs[0].mean(1), equal_var=False)
+    low, high = test.confidence_interval()
+    shared = sum(((own - own.mean(0)) ** 2).sum() / 2 * scale / 3 for own in moved)
+    half = stats.t.ppf(0.975, 39) ** 2 * items + ((high - low) / 2) ** 2
+    half -= stats.norm.ppf(0.975) ** 2 * shared
+    assert found.high - found.difference == pytest.approx(np.sqrt(half))
 
 
 def test_the_page_shows_what_is_printed():

@@ -1,12 +1,12 @@
 """An index that words search before all is encoded ends as one that was made whole."""
 
-import time
 from contextlib import closing
 
 import numpy as np
 import pytest
 from index_states import assert_same, state
 
+from commands import until
 from contrasent import errors, index_folder, sync_index
 from contrasent.indexing import remaining
 from contrasent.indexing.models import open_index_model
@@ -43,6 +43,15 @@ def long(monkeypatch):
     monkeypatch.setattr(remaining, "LONG", -1.0)
 
 
+@pytest.fixture
+def turns(monkeypatch):
+    """What each turn of one block leaves."""
+    left, turn = [], RemainingRows.turn
+    monkeypatch.setattr(remaining, "KEEP_EVERY", 0.0)
+    monkeypatch.setattr(RemainingRows, "turn", lambda *given: left.append(turn(*given)) or left[-1])
+    return left
+
+
 def stopped(make, *given, **how):
     """Make an index whose encoding is stopped before it begins."""
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +61,7 @@ def stopped(make, *given, **how):
             make(*given, **how)
 
 
-def test_what_was_searchable_at_once_ends_as_an_index_made_whole(made, long, tmp_path, monkeypatch):
+def test_what_was_searchable_at_once_ends_as_an_index_made_whole(made, long, tmp_path, turns):
     index, whole = made
     said = []
     index(tmp_path / "at once", log=said.append)
@@ -63,8 +72,9 @@ def test_what_was_searchable_at_once_ends_as_an_index_made_whole(made, long, tmp
         assert early.unfinished == len(early) == 600
         assert early.search("a map", encode=open_index_model(early))[0]
     assert [finding.good for finding in examine(tmp_path / "index")] == [True]
-    monkeypatch.setattr(remaining, "KEEP_EVERY", 0.0)
+    turns.clear()
     assert len(index(tmp_path / "index").index) == 600
+    assert turns == [344, 88, 0]
     assert_same(tmp_path / "index", whole)
 
 
@@ -88,15 +98,13 @@ def test_ctrl_c_keeps_the_blocks_that_are_done(made, tmp_path):
     assert_same(tmp_path / "index", whole)
 
 
-def test_a_text_is_encoded_once_in_whatever_blocks_it_is(made, tmp_path):
+def test_a_text_is_encoded_once_in_whatever_blocks_it_is(made, tmp_path, turns):
     index, whole = made
     stopped(index, tmp_path / "index")
     with closing(Index.open(tmp_path / "index")) as early:
         encode, texts = open_index_model(early), {row.text for row in early.every()}
     calls = []
-    rest = RemainingRows(
-        tmp_path / "index", lambda some: calls.extend(some) or encode(some), keep_every=0.0
-    )
+    rest = RemainingRows(tmp_path / "index", lambda some: calls.extend(some) or encode(some))
     while rest.turn():
         pass
     beyond = {text for n, text in enumerate(calls) if text in calls[:n]}
@@ -104,12 +112,12 @@ def test_a_text_is_encoded_once_in_whatever_blocks_it_is(made, tmp_path):
     assert_same(tmp_path / "index", whole)
 
 
-def test_others_may_remove_rows_meanwhile(made, tmp_path):
+def test_others_may_remove_rows_meanwhile(made, tmp_path, turns):
     index, (_, vectors) = made
     stopped(index, tmp_path / "index")
     with closing(Index.open(tmp_path / "index")) as early:
         encode = open_index_model(early)
-    rest = RemainingRows(tmp_path / "index", encode, keep_every=0.0)
+    rest = RemainingRows(tmp_path / "index", encode)
     assert rest.turn() == 344
     with Writer(tmp_path / "index") as writer:  # 590 has the text of row 0
         writer.delete(["0", "300"])
@@ -122,7 +130,7 @@ def test_others_may_remove_rows_meanwhile(made, tmp_path):
     assert [finding.good for finding in examine(tmp_path / "index")] == [True]
 
 
-def test_what_was_encoded_for_another_state_is_not_kept(made, tmp_path):
+def test_what_was_encoded_for_another_state_is_not_kept(made, tmp_path, turns):
     index, whole = made
     stopped(index, tmp_path / "index")
     with closing(Index.open(tmp_path / "index")) as early:
@@ -130,13 +138,14 @@ def test_what_was_encoded_for_another_state_is_not_kept(made, tmp_path):
 
     def overtaken(sentences):
         if not overtaking:
-            overtaking.append(RemainingRows(tmp_path / "index", encode, keep_every=0.0).turn())
+            overtaking.append(RemainingRows(tmp_path / "index", encode).turn())
         return encode(sentences)
 
     overtaking = []
     rest = RemainingRows(tmp_path / "index", overtaken)
     assert rest.turn() == 344 and overtaking == [344]
-    assert rest.turn() == 0
+    while rest.turn():
+        pass
     assert_same(tmp_path / "index", whole)
 
 
@@ -183,7 +192,7 @@ def test_bad_input_is_a_line_and_loses_nothing(made, tiny, tmp_path, lines, run)
     assert_same(target, whole)
 
 
-def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path):
+def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path, turns):
     from contrasent.serve.library import Library
 
     index, whole = made
@@ -194,18 +203,18 @@ def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path):
     assert library.newest.bm25_only == "BM25 only: 0 % encoded"
     assert library.search(library.newest, ["a lamp"], encode(["a lamp"]), k=3)[0]
     with library.followed(encode):
-        while opened.refreshed().unfinished:
-            time.sleep(0.01)
+        until(lambda: not opened.refreshed().unfinished)
+    assert turns == [344, 88, 0]
     assert_same(tmp_path / "index", whole)
 
 
-def test_an_index_of_another_model_is_not_encoded_on(made, bert, lines, tmp_path):
+def test_an_index_of_another_model_is_not_encoded_on(made, bert, lines, tmp_path, turns):
     """It may have been replaced since encoding began, by one whose vectors are as long."""
     index, _ = made
     stopped(index, tmp_path / "index")
     with closing(Index.open(tmp_path / "index")) as early:
-        rest = RemainingRows(tmp_path / "index", open_index_model(early), keep_every=0.0)
-    rest.turn()
+        rest = RemainingRows(tmp_path / "index", open_index_model(early))
+    assert rest.turn()
     how = {"model": bert, "pooling": "cls", "overwrite": True}
     stopped(index_folder, lines, tmp_path / "index", **how)
     with pytest.raises(errors.ModelError, match="cannot be compared"):

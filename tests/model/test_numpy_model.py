@@ -85,14 +85,8 @@ def test_what_needs_torch_says_what_to_install(tiny, bert):
         NumpyModel(bert, pooling="mean", max_seq_length=65)
 
 
-def test_a_damaged_folder_is_one_line(bert, tmp_path, sentences):
+def test_a_damaged_folder_is_one_line(bert, tmp_path):
     TorchEncoder.load(bert, pooling="mean").save(tmp_path / "model")
-    weights = tmp_path / "model" / "model.safetensors"
-    data = bytearray(weights.read_bytes())
-    data[-9] ^= 4
-    weights.write_bytes(data)
-    with pytest.raises(ModelError, match="has changed since it was saved"):
-        NumpyModel(tmp_path / "model")
     (tmp_path / "model" / "golden" / "weights.json").unlink()
     config = tmp_path / "model" / "config.json"
     write_object(config, {**read_object(config), "num_hidden_layers": 3})

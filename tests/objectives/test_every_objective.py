@@ -60,8 +60,10 @@ def test_docstring_cites_its_source_and_explains_every_parameter(name):
         assert re.search(rf"^        {parameter}: ", explained, re.MULTILINE), parameter
 
 
-@pytest.mark.parametrize("kind", ["roberta", "distilbert"])  # bert: by the checks below
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "kind"), [  # bert: by the checks below
+    *((name, "roberta") for name in NAMES),
+    *((name, "distilbert") for name in ("diffcse", "masked_lm", "promptbert", "simcse_copies")),
+])  # fmt: skip
 def test_runs_and_every_trainable_parameter_gets_a_gradient(name, kind, load, examples, batches):
     objective = build(name, kind, load, examples)
     loss, terms = run(objective, batches)
@@ -108,21 +110,19 @@ def test_nothing_but_the_encoder_is_saved(name, load, examples, batches, tmp_pat
     assert len(held[0]) > 30
 
 
-@pytest.mark.parametrize("first", NAMES)
+@pytest.mark.parametrize("first", NAMES[:-1])
 def test_every_pair_combines_or_says_why_not(first, load, examples, batches):
     encoder = load("bert")
-    parts = {name: build(name, "bert", load, examples, encoder=encoder) for name in NAMES}
-    made = rejected = 0
-    for pair in ((first, second) for second in NAMES if second != first):
+    later = [name for name in NAMES if name >= first]
+    parts = {name: build(name, "bert", load, examples, encoder=encoder) for name in later}
+    for pair in ((first, second) for second in later[1:]):
         try:
             objective = build("+".join(pair), "bert", load, examples, encoder=encoder)
         except OptionError as error:
             assert "\n" not in str(error)
             reasons = (pair[0], "the combined objectives differ (", "set projector=none")
             assert any(reason in str(error) for reason in reasons)
-            rejected += 1
             continue
-        made += 1
         one, two = (parts[name] for name in pair)
         assert objective.weights == one.weights | two.weights
         assert set(objective.terms) == set(one.terms) | set(two.terms)
@@ -135,13 +135,10 @@ def test_every_pair_combines_or_says_why_not(first, load, examples, batches):
         assert {type(view) for view in objective.views} >= {
             type(view) for view in views if type(view).__name__ != "Identity"
         }
-        if pair[0] < pair[1]:
-            with torch.no_grad():
-                terms = objective.train()(batches(objective, 0))
-            assert objective.loss(terms).isfinite()
-            assert set(objective.weights) <= set(terms)
-    assert made + rejected == len(NAMES) - 1
-    assert made >= 2
+        with torch.no_grad():
+            terms = objective.train()(batches(objective, 0))
+        assert objective.loss(terms).isfinite()
+        assert set(objective.weights) <= set(terms)
 
 
 def test_methods_that_differ_in_one_place_must_be_told(load, examples):
@@ -179,7 +176,9 @@ def test_the_documentation_tells_every_objective_parameter_and_view():
     untold = [p for p in sorted(own) if not re.search(rf"\b{p}\b", text)]
     assert untold == []
     assert [view for view in VIEWS if f"`{view}`" not in text] == []
-    for name, room in re.findall(r"`(test_\w+)::(test_\w+)", text):
+    named = re.findall(r"`(test_\w+)::(test_\w+)", text)
+    assert len(named) > 40
+    for name, room in named:
         found = list(Path(__file__).parents[1].rglob(f"{name}.py"))
         assert len(found) == 1, name
         assert f"def {room}" in found[0].read_text("utf-8"), room

@@ -438,8 +438,6 @@ def test_published_defaults():
     published = {
         ("simcse_noise", "passes"): 10,  # Xu et al. (2023), section 3, footnote 1
         ("simcse_noise", "noise_variance"): 0.1,
-        ("esimcse", "momentum"): 0.995,  # Wu et al. (2022), section 4.2
-        ("esimcse", "queue_size"): round(2.5 * 64),  # section 5.6, Table 10; batches of 64
         ("diffcse", "difference_weight"): 0.005,  # Chuang et al. (2022), section 5, Table 8
         ("diffcse", "mask_ratio"): 0.30,  # section 5, Table 7
         ("masked_lm", "mask_ratio"): 0.15,  # Devlin et al. (2019), section 3.1

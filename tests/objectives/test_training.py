@@ -1,15 +1,17 @@
 """Objectives in the training loop: every kind of view."""
 
+import numpy as np
 import pytest
 
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.registry import find
 from contrasent.text.corpus import open_corpus
 from contrasent.train.fit import fit
-from contrasent.train.prepare import configure, prepare
+from contrasent.train.prepare import collator, configure, prepare
 from contrasent.train.settings import Settings
 
 SETTINGS = Settings(
-    batch_size=8, max_steps=5, max_seq_length=24, save_steps=2, learning_rate=1e-3, seed=4
+    batch_size=8, max_steps=1, max_seq_length=24, learning_rate=1e-3, seed=4, warmup_ratio=0.0
 )
 
 
@@ -37,8 +39,12 @@ def test_every_kind_of_view_trains(bert, masked, sentences, tmp_path, case):
     text.write_text("\n\n".join("\n".join(group) for group in groups) + "\n")
     corpus = open_corpus(text, documents=True)
     objective = prepare(bert, name, given, SETTINGS)
+    resampled = collator(objective, corpus, SETTINGS, tmp_path / "tokens", None).resample_views
+    assert resampled == (given.get("resample_views") != "static")
+    before = objective.encoder.encode(sentences[:9])
     fit(objective, corpus, SETTINGS, output_dir=tmp_path / "model")
-    assert objective.describe()["name"] == name
+    after = TorchEncoder.load(tmp_path / "model").encode(sentences[:9])
+    assert np.abs(after - before).max() > 1e-4
 
 
 def test_all_of_an_objective_goes_where_its_encoder_is(load):

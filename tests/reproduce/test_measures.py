@@ -76,7 +76,7 @@ def tested(sentences, monkeypatch):
 
 
 @pytest.mark.usefixtures("tested")
-def test_every_corpus(folder, tmp_path):
+def test_every_corpus(folder, tmp_path, caplog):
     for name, (count, width) in EXPECTED.items():
         built = corpora.build(CORPORA[name], None, folder, tmp_path / "built")
         rows = list(open_built(built.path, documents=built.documents))
@@ -85,6 +85,7 @@ def test_every_corpus(folder, tmp_path):
         assert not built.path.endswith(".csv")  # whose cells a spreadsheet computes
         if name == "nli_triples":
             assert all(row[1].startswith("=cmd|") for row in rows)
+    assert "nli_sentences_unseen: 2 of 38 rows removed: they contain a test" in caplog.text
     missing = set(CORPORA) - set(EXPECTED)
     assert missing == {"paranmt", "anli"}
     for name in missing:

@@ -156,11 +156,14 @@ def holds(row, where):  # noqa: C901
         if key == "$not":
             return not holds(row, value)
         if key in ("$and", "$or"):
-            return (all if key == "$and" else any)(holds(row, part) for part in value)
+            found = [holds(row, part) for part in value]
+            return all(found) if key == "$and" else any(found)
         tests = value if isinstance(value, dict) and any(k[0] == "$" for k in value) else None
-        return all(test(key, *pair) for pair in (tests or {"$eq": value}).items())
+        found = [test(key, *pair) for pair in (tests or {"$eq": value}).items()]
+        return all(found)
 
-    return all(one(key, value) for key, value in where.items())
+    found = [one(key, value) for key, value in where.items()]  # each is read, whatever decides
+    return all(found)
 
 
 scalars = (
@@ -204,10 +207,7 @@ def test_sql_is_the_plain_reading(rows, where):
         with suppress(OptionError):  # unless the rest of the filter decides
             index.matching(where)
         return
-    try:
-        assert index.matching(where).tolist() == wanted
-    except OptionError:
-        assert "$g" in repr(where) or "$l" in repr(where)
+    assert index.matching(where).tolist() == wanted
 
 
 DATES = ["2024-03-05", "2024-03-05T10:30:00Z", "05.04.2024", "2024/05/01", "May 3, 2024", "",

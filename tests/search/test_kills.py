@@ -98,11 +98,11 @@ def case(request, base, tmp_path, changer):
 each = pytest.mark.parametrize("case", CHANGES, indirect=True)
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
 @each
-def test_moments(case, count):
+def test_moments(case):
     draw, most = random.Random(case.name), min(case.seconds() for _ in range(3))
-    killed = [case.kill(seconds=draw.uniform(0, most)) for _ in range(count)]
+    killed = [case.kill(seconds=draw.uniform(0, most)) for _ in range(8)]
     assert any(killed) or any(case.kill(seconds=0.0) for _ in range(50))
 
 

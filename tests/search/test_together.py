@@ -74,7 +74,7 @@ def test_the_second_writer_waits_and_says_for_whom(tmp_path, caplog):
         other = threading.Thread(target=second)
         other.start()
         writer.add(["of the first"], encode, ids=["first"])
-        while not caplog.messages:
+        while not caplog.messages and other.is_alive():
             other.join(0.1)
         assert other.is_alive()
     other.join()

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
 
@@ -15,6 +16,10 @@ LINES = [
     "The vegetable garden is watered in the evening.", "A train to the coast leaves every hour.",
     "The railway runs along the sea.", "He mended the bicycle's rear wheel.",
 ]  # fmt: skip
+
+
+# The machine may have more to do than answer.
+get_from, post_to = (partial(ask, timeout=300) for ask in (httpx.get, httpx.post))
 
 
 @contextmanager
@@ -38,18 +43,9 @@ def running(app, limits=None):
         assert not thread.is_alive()
 
 
-def until(condition):
-    """Wait until something holds, for as long as a machine may take that others use too."""
-    end = time.monotonic() + 300
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
-
-
 def counter(url, name):
     """A number of the server's metrics; reading them is no request that counts as at work."""
-    lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+    lines = get_from(f"{url}/metrics").text.splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith(f"contrasent_{name} "))
 
 

@@ -19,8 +19,9 @@ import httpx
 import numpy as np
 import openai
 import pytest
-from serving import LINES, MINILM, Gate, counter, running, until
+from serving import LINES, MINILM, Gate, counter, get_from, post_to, running
 
+from commands import until
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.base import Prompts
 from contrasent.progress import Deadline, deadline_passed, limited
@@ -56,7 +57,7 @@ def vectors_of(answer):
 
 def embed(url, texts, **options):
     options = {"timeout": 300, **options}
-    return httpx.post(f"{url}/v1/embeddings", json={"input": texts}, **options)
+    return post_to(f"{url}/v1/embeddings", json={"input": texts}, **options)
 
 
 # ---------------------------------------------------------------------- embeddings
@@ -216,12 +217,12 @@ def test_search_sees_what_a_writer_commits(app_of, encoder, tmp_path, options, q
     Index.build(encoder.encode, LINES[:3], model=encoder.identity).save(tmp_path / "index")
     app = app_of(index=Index.open(tmp_path / "index"), **options)
     with running(app) as url:
-        before = httpx.post(f"{url}/search", json={"query": query, "k": 1}).json()
+        before = post_to(f"{url}/search", json={"query": query, "k": 1}).json()
         with Writer(tmp_path / "index") as writer:
             writer.add([new], encoder.encode, ids=["new"])
 
         def newest():
-            return httpx.post(f"{url}/search", json={"query": query, "k": 1}, timeout=60).json()
+            return post_to(f"{url}/search", json={"query": query, "k": 1}).json()
 
         until(lambda: newest()["texts"] == 4)  # the server looks once a second
         after = newest()
@@ -299,9 +300,9 @@ def test_search_gives_the_sentence_that_answers(app_of, encoder):
     index = Index.build(encoder.encode, texts, metadata=facts, model=encoder.identity)
     with running(app_of(index=index)) as url:
         body = {"query": ["where do bees sleep?", "a pet"], "k": 3, "answers": True}
-        found = httpx.post(f"{url}/search", json=body, timeout=60).json()["results"]
-        plain = httpx.post(f"{url}/search", json=body | {"answers": False}, timeout=60).json()
-        assert httpx.get(f"{url}/facets").json() == {"facets": {"kind": ["a", "b"]}}
+        found = post_to(f"{url}/search", json=body).json()["results"]
+        plain = post_to(f"{url}/search", json=body | {"answers": False}).json()
+        assert get_from(f"{url}/facets").json() == {"facets": {"kind": ["a", "b"]}}
     hit = found[0]["hits"][0]
     answer = hit.pop("answer")
     assert answer["text"] == hit["text"][answer["start"] : answer["end"]]
@@ -314,9 +315,9 @@ def test_search_gives_the_sentence_that_answers(app_of, encoder):
 def test_without_an_index():
     with serving() as url:
         answer = find(url, query="a")
-        assert (answer.status_code, httpx.get(f"{url}/facets").status_code) == (404, 404)
+        assert (answer.status_code, get_from(f"{url}/facets").status_code) == (404, 404)
         assert "--index" in answer.json()["error"]["message"]
-        assert httpx.get(f"{url}/health").json()["texts"] is None
+        assert get_from(f"{url}/health").json()["texts"] is None
 
 
 # ---------------------------------------------------------------------- guard
@@ -337,20 +338,20 @@ def test_key(root):
                 *((path, 401) for path in ("metrics", "facets", "v1/models", "search")),
                 *((path, 200) for path in ("health", "")),
             ):
-                assert httpx.get(f"{place}/{path}").status_code == code, path
-            assert httpx.get(place, follow_redirects=True, timeout=60).status_code == 200
+                assert get_from(f"{place}/{path}").status_code == code, path
+            assert get_from(place, follow_redirects=True).status_code == 200
             with openai.OpenAI(base_url=f"{place}/v1", api_key="open sesame") as client:
                 assert client.embeddings.create(model="held", input="a").data
-        schema = httpx.get(f"{url}/openapi.json", timeout=60).json()
+        schema = get_from(f"{url}/openapi.json").json()
         assert schema.get("servers", [{"url": ""}]) == [{"url": root}]
 
 
 def test_host_header():
     with serving(hosts=("127.0.0.1", "box.local")) as url:
-        assert httpx.get(f"{url}/health").status_code == 200
-        assert httpx.get(f"{url}/health", headers={"Host": "box.local:1"}).status_code == 200
+        assert get_from(f"{url}/health").status_code == 200
+        assert get_from(f"{url}/health", headers={"Host": "box.local:1"}).status_code == 200
         for host in ("evil.example", "127.0.0.1.evil.example", ""):
-            assert httpx.get(f"{url}/health", headers={"Host": host}).status_code == 400
+            assert get_from(f"{url}/health", headers={"Host": host}).status_code == 400
 
 
 def test_body_limit():
@@ -365,7 +366,7 @@ def test_body_limit():
             for _ in range(40):
                 yield b"a" * 100
 
-        chunked = httpx.post(
+        chunked = post_to(
             f"{url}/v1/embeddings", content=parts(), headers={"content-type": "application/json"}
         )
         assert chunked.status_code == 413
@@ -404,10 +405,10 @@ def asked_at_once(url, gate, bodies, refused):
     answers = []
     with ThreadPoolExecutor(len(bodies)) as pool:
         for body in bodies:
-            asked = pool.submit(httpx.post, f"{url}/v1/embeddings", json=body, timeout=300)
+            asked = pool.submit(post_to, f"{url}/v1/embeddings", json=body)
             asked.add_done_callback(lambda done: answers.append(done.result()))
         until(lambda: len(answers) == refused)
-        assert httpx.get(f"{url}/health", timeout=60).status_code == 200
+        assert get_from(f"{url}/health").status_code == 200
         gate.free.set()
     return [answer.status_code for answer in answers], answers[0]
 
@@ -446,8 +447,8 @@ def kettles(rows=40):
     )  # fmt: skip
 
 
-def find(url, timeout=300, **body):
-    return httpx.post(f"{url}/search", json=body, timeout=timeout)
+def find(url, **body):
+    return post_to(f"{url}/search", json=body)
 
 
 def at_gate(monkeypatch, name, gate):
@@ -735,7 +736,7 @@ def test_many_requests_share_batches_and_each_gets_its_own():
         bodies = [{"input": [chr(97 + n % 26) * (n + 1), "b"]} for n in range(40)]
         total = sum(n + 2 for n in range(40))
         with ThreadPoolExecutor(40) as pool:
-            ask = partial(pool.submit, httpx.post, f"{url}/v1/embeddings", timeout=300)
+            ask = partial(pool.submit, post_to, f"{url}/v1/embeddings")
             first = ask(json=bodies[0])
             assert gate.begun.wait(300)
             asked = [first, *(ask(json=body) for body in bodies[1:])]
@@ -791,7 +792,7 @@ def answer_on(line):
 def healthy(url):
     """Whether the server answers; it may have closed a connection that was slow to send."""
     with suppress(httpx.TransportError):
-        return httpx.get(f"{url}/health", timeout=300).status_code == 200
+        return get_from(f"{url}/health").status_code == 200
 
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
@@ -804,7 +805,7 @@ def test_a_body_cut_into_no_pieces_ends_in_a_line(caplog, body):
     with serving() as url:
         with connect(url, head + b"Transfer-Encoding: chunked\r\n\r\n" + body) as line:
             assert line.recv(1000).startswith(b"HTTP/1.1 400")
-        assert httpx.get(f"{url}/health", timeout=300).status_code == 200
+        assert get_from(f"{url}/health").status_code == 200
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -888,8 +889,8 @@ def test_beyond_the_limit_of_connections_requests_are_refused():
         with ExitStack() as stack:
             for _ in range(20):
                 stack.enter_context(connect(url, b"GET"))
-            assert httpx.get(f"{url}/health", timeout=300).status_code == 503
-        until(lambda: httpx.get(f"{url}/health", timeout=300).status_code == 200)
+            assert get_from(f"{url}/health").status_code == 503
+        until(lambda: get_from(f"{url}/health").status_code == 200)
 
 
 def test_what_is_no_http_is_answered_and_not_logged(caplog):
@@ -904,11 +905,11 @@ def test_logs_and_metrics_hold_no_text(app_of, index, caplog):
     with caplog.at_level(logging.INFO), running(app_of(index=index)) as url:
         secret = "xylophone"
         embed(url, [secret, "b"])
-        httpx.post(f"{url}/search?q={secret}", json={"query": secret})
-        httpx.post(f"{url}/search", json={secret: 1})
-        httpx.get(f"{url}/{secret}")
-        httpx.get(f"{url}/v1/models/{secret}")
-        metrics = httpx.get(f"{url}/metrics").text
+        post_to(f"{url}/search?q={secret}", json={"query": secret})
+        post_to(f"{url}/search", json={secret: 1})
+        get_from(f"{url}/{secret}")
+        get_from(f"{url}/v1/models/{secret}")
+        metrics = get_from(f"{url}/metrics").text
     entries = [
         json.loads(record.message) for record in caplog.records if record.name == "contrasent.serve"
     ]
@@ -953,12 +954,12 @@ def test_an_index_that_cannot_be_read_is_the_servers_fault(app_of, encoder, tmp_
         flat = tmp_path / "index" / "vectors-000001.f32"
         flat.write_bytes(b"\1" * flat.stat().st_size)
         with caplog.at_level(logging.ERROR, logger="contrasent.serve"):
-            answer = httpx.post(f"{url}/search", json={"query": "x", "where": {"n": 1}})
+            answer = post_to(f"{url}/search", json={"query": "x", "where": {"n": 1}})
         assert answer.status_code == 503
         assert answer.json()["error"]["code"] == "index_unavailable"
         assert str(tmp_path) not in answer.text
         assert "is damaged" in caplog.text
-        assert httpx.get(f"{url}/health").status_code == 200
+        assert get_from(f"{url}/health").status_code == 200
 
 
 # ---------------------------------------------------------------------- proxies, browsers, clients
@@ -974,7 +975,7 @@ def test_bodies_may_be_compressed(change, status):
     with serving(max_body=5000) as url:
         for coding, wanted in (("gzip", status), ("br", 415)):
             headers = JSON | {"content-encoding": coding}
-            answer = httpx.post(f"{url}/v1/embeddings", content=body, headers=headers, timeout=60)
+            answer = post_to(f"{url}/v1/embeddings", content=body, headers=headers)
             assert answer.status_code == wanted, answer.text
             assert status != 200 or wanted == 415 or len(answer.json()["data"]) == 1
 
@@ -1002,9 +1003,9 @@ def test_browsers_are_told_whose_pages_may_call():
             path = f"{url}/v1/embeddings"
             may = httpx.options(path, headers=ask, timeout=60)
             assert (may.status_code == 200, may.headers.get(allowed)) == (bool(answers), answers)
-            refused = httpx.post(path, json={}, headers={"origin": ask["origin"]}, timeout=60)
+            refused = post_to(path, json={}, headers={"origin": ask["origin"]})
             assert (refused.status_code, refused.headers.get(allowed)) == (401, answers)
-            other = httpx.get(f"{url}/health", headers={"origin": "https://b.example"}, timeout=60)
+            other = get_from(f"{url}/health", headers={"origin": "https://b.example"})
             assert other.headers.get(allowed) == ("*" if answers == "*" else None)
 
 

@@ -5,9 +5,8 @@ import os
 import re
 import shutil
 
-import httpx
 import pytest
-from serving import LINES, running
+from serving import LINES, post_to, running
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = [
@@ -182,7 +181,7 @@ def test_compare(page, address):
     page.click("#compare-form button")
     sync_api.expect(page.locator("#gauge")).to_be_visible()
     body = {"a": LINES[2], "b": LINES[3]}
-    wanted = httpx.post(f"{address}/similarity", json=body).json()["scores"][0][0]
+    wanted = post_to(f"{address}/similarity", json=body).json()["scores"][0][0]
     sync_api.expect(page.locator("#score")).to_have_text(f"{wanted:.4f}")
 
 

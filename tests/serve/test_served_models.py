@@ -6,12 +6,12 @@ import logging
 import socket
 import types
 
-import httpx
 import pytest
 import typer
-from serving import LINES, running, until
+from serving import LINES, get_from, post_to, running
 from typer.testing import CliRunner
 
+from commands import until
 from contrasent import progress
 from contrasent.cli.serve import serve
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
@@ -119,7 +119,7 @@ def folder(tmp_path, index):
 
 
 def search(url):
-    answer = httpx.post(f"{url}/search", timeout=60, json={"query": "monetary policy", "k": 3})
+    answer = post_to(f"{url}/search", json={"query": "monetary policy", "k": 3})
     assert answer.status_code == 200, answer.text
     return [hit["text"] for hit in answer.json()["results"][0]["hits"]]
 
@@ -156,12 +156,12 @@ def test_a_served_index_gets_another_model(app_of, encoder, folder, known, caplo
             assert search(url) == expected[False]
         # So do the routes that ask the model alone.
         model = other if known else encoder
-        answer = httpx.post(f"{url}/v1/embeddings", timeout=60, json={"input": "a boat"}).json()
+        answer = post_to(f"{url}/v1/embeddings", json={"input": "a boat"}).json()
         assert answer["data"][0]["embedding"] == pytest.approx(model.encode("a boat"), abs=1e-6)
         body = {"a": "a boat", "b": "taob a"}
-        scores = httpx.post(f"{url}/similarity", timeout=60, json=body).json()["scores"]
+        scores = post_to(f"{url}/similarity", json=body).json()["scores"]
         assert scores[0] == pytest.approx(model.similarity("a boat", ["taob a"]), abs=1e-5)
-        (about,) = httpx.get(f"{url}/v1/models", timeout=60).json()["data"]
+        (about,) = get_from(f"{url}/v1/models").json()["data"]
         assert (about["identity"], about["prompts"]) == (model.identity, model.prompts.texts)
 
 

@@ -91,21 +91,6 @@ def test_equal_keys_of_a_pair_in_either_order_and_equal_draws_of_a_seed():
     assert np.array_equal(first, same) and not np.array_equal(first, other)
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say():
-    """Correlation 0.6 planted in normal pairs; Spearman's is (6/pi) asin(0.3)."""
-    truth = 6 / np.pi * np.arcsin(0.3)
-    random = np.random.default_rng(5)
-    inside = 0
-    for trial in range(300):
-        x = random.normal(size=150)
-        y = 0.6 * x + 0.8 * random.normal(size=150)
-        ranked = RankedPairs(x, y)
-        draws = np.concatenate([ranked.spearman(c) for c in draw_counts([150], 400, trial)])
-        low, high = interval(draws)
-        inside += low <= truth <= high
-    assert 0.90 <= inside / 300 <= 0.985  # 0.95, give or take its own error over 300 trials
-
-
 def coverage(items, sizes, law, *, trials, resamples, together):
     """The share of intervals of the mean over sets that hold the true mean.
 
@@ -187,7 +172,7 @@ def test_intervals_of_few_draws_hold_their_share_and_few_items_have_none():
 
 def test_equal_systems_are_found_different_as_rarely_as_promised_and_others_are():
     """A/A: both systems are the same truth plus noise of the same size."""
-    random, found, trials = np.random.default_rng(6), 0, 300
+    random, found, trials = np.random.default_rng(6), 0, 150
     for trial in range(trials):
         truth = random.normal(size=120)
         a, b = truth + random.normal(size=(2, 120))
@@ -268,7 +253,7 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS)
 def test_gains_that_documents_share_are_found_by_chance_as_rarely_as_promised(law):
     """One side of 95 %: 2.5 % and 2.6 standard errors; the percentile bootstrap has 4.0."""
-    random, found, number, documents = np.random.default_rng(5), 0, 600, 25
+    random, found, number, documents = np.random.default_rng(5), 0, 300, 25
     for trial in range(number):
         # On average four queries about a document, whose gains correlate by .3.
         counts = np.minimum(random.geometric(0.25, documents), 30)

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,7 +17,8 @@ from contrasent.text.cache import tokenized
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import DeleteWords, Identity, RepeatTokens, RepeatWords
-from contrasent.train.settings import FINE
+from contrasent.train.prepare import collator, prepare
+from contrasent.train.settings import FINE, Settings
 
 ROWS = [(f"kettle number {n} on the roof", f"a map of {n} lamps", f"violin {n}") for n in range(20)]
 
@@ -246,6 +248,18 @@ def test_the_fine_buckets_are_the_papers_six():
     lengths = np.tile(np.arange(1, 13), 2)
     plan = BucketPlan.divide(np.arange(24), lengths, cuts=FINE, batch_size=2, seed=0)
     assert plan.sizes == (6, 2, 2, 2, 2, 10)
+
+
+def test_buckets_are_of_lengths_without_the_special_tokens(bert, sentences, tmp_path):
+    given = Settings(batch_size=4, buckets="25", max_steps=1, pooling="mean")
+    objective, corpus = prepare(bert, "simcse", {}, given), open_corpus(sentences[:80])
+    made = collator(objective, corpus, given, tmp_path, None)
+    kinds = [{int(n) - 2 <= 25 for n in made.batch(step).columns[0].lengths}
+             for step in range(made.plan.steps_per_epoch)]  # fmt: skip
+    assert {True} in kinds and {False} in kinds and {True, False} not in kinds
+    assert made.longest == 64 == objective.encoder.backbone.config.max_position_embeddings
+    with pytest.raises(OptionError, match="cannot be combined with buckets"):
+        collator(objective, corpus, replace(given, weights="1"), tmp_path, None)
 
 
 def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():

@@ -146,6 +146,17 @@ def test_rows_that_come_again_are_counted(start, sentences, caplog, times, param
     assert [line for line in caplog.messages if "duplicates" in line] == [said] * bool(said)
 
 
+@pytest.mark.parametrize(("others", "words", "most", "said"), [
+    (99, 20, 8, "1 of 100 texts exceed 8 tokens; --set max_seq_length=64 keeps more"),
+    (99, 70, 64, "1 of 100 texts exceed 64 tokens; the base cannot use more"),
+    (100, 70, 64, None),
+])  # fmt: skip
+def test_cut_texts_are_counted(start, caplog, others, words, most, said):
+    rows = [f"a map {n}" for n in range(others)] + ["kettle " * words]
+    start(rows=rows, max_steps=1, max_seq_length=most)
+    assert [line for line in caplog.messages if "exceed" in line] == ([said] if said else [])
+
+
 def test_advice_names_settings_that_the_method_takes(bert, sentences, tmp_path, caplog):
     given = FEW | {"max_steps": 2}
     fit("esimcse", [*sentences[:40], *["twice"] * 9], given, output_dir=tmp_path / "m", base=bert)

@@ -10,7 +10,7 @@ from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import ModelError, OutputError
 from contrasent.text.corpus import open_corpus
 from contrasent.train.plan import make_plan
-from contrasent.train.run import Run, RunFolder
+from contrasent.train.run import HELD_OUT, SHARES, TERMS, Run, RunFolder, curves
 
 STATED = {"settings": {"learning_rate": 1e-3, "batch_size": 8}, "corpus": {"sha256": "ab"}}
 STATED |= {"processes": 1}
@@ -236,3 +236,22 @@ def test_a_damaged_checkpoint(tmp_path, content):
         read_checkpoint(path)
     with pytest.raises(ModelError, match="not a readable checkpoint"):
         read_checkpoint(Path(tmp_path / "absent"))
+
+
+def test_curves_are_the_numbers_of_the_log():
+    row = {"task": "t", "metric": "m", "value": 0.5, "low": None, "high": 0.7}
+    drift = {"neighbor_overlap": 0.9, "measured_at": 0}
+    terms = {"loss": 3.0, "shares": {"contrast": 1.0}, "cosine_positive": 0.8}
+    found = curves([
+        {"step": 1, **terms, **drift}, {"step": 2, "loss": 2.0, "evaluation": [row], **drift},
+    ])  # fmt: skip
+    assert found == {
+        TERMS: {"loss": [(1, 3.0, 3.0, 3.0), (2, 2.0, 2.0, 2.0)]},
+        HELD_OUT: {"t m": [(2, 0.5, 0.5, 0.7)]},
+        "neighbor overlap": {"neighbor_overlap": [(0, 0.9, 0.9, 0.9)]},
+        SHARES: {"contrast": [(1, 1.0, 1.0, 1.0)]},
+        "cosines": {"cosine_positive": [(1, 0.8, 0.8, 0.8)]},
+    }
+    assert [*found][:3] == [TERMS, HELD_OUT, "neighbor overlap"]
+    long = curves([{"step": n, "loss": 1.0} for n in range(801)])[TERMS]["loss"]
+    assert [point[0] for point in long] == [*range(0, 801, 3)]

@@ -73,15 +73,15 @@ def rest_encoder(index: Index, encode: TaskEncoder) -> TaskEncoder:
 class RemainingRows:
     """Encodes the rows of an index that have no vectors, a while at a time; others may read it."""
 
-    def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
-        self.folder, self.keep_every = folder, keep_every
+    def __init__(self, folder: Path, encode: EncodeFn) -> None:
+        self.folder = folder
         self._given, self._encode = encode, for_task(encode, "document")
         self._firsts: Numbers = np.empty(0, np.int64)
         self._state: tuple[str, int] | None = None  # of the index that these are of
 
     def turn(self, advance: progress.Advance = lambda n=1, **fields: None) -> int:
         """Encode for a while and keep it; returns the rows left."""
-        end, blocks = time.monotonic() + self.keep_every, list[Vectors]()
+        end, blocks = time.monotonic() + KEEP_EVERY, list[Vectors]()
         with closing(Index.open(self.folder)) as index:
             check_encoder(index.facts, self.folder, self._given)  # it may be another index now
             try:
