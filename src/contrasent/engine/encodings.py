@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent import parallel
 from contrasent.encoder.encoder import TorchEncoder
+from contrasent.encoder.heads import by_all_rows
 from contrasent.errors import ModelError
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
@@ -215,13 +215,8 @@ class BatchEncodings:
                 projected += part
                 continue
             rows = torch.cat(list(part))
-            normalized = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
             with self._gradient():
-                if parallel.world() > 1 and projector.training and normalized:
-                    start = parallel.first_row(len(rows))
-                    rows = projector(parallel.gather(rows))[start : start + len(rows)]
-                else:
-                    rows = projector(rows)
+                rows = by_all_rows(projector, rows)
             projected += torch.split(rows, [len(column) for column in part])
         return projected
 
