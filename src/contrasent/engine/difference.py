@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.encoder.backbone import longest_input
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.encodings import (
     BatchEncodings,
@@ -69,6 +70,8 @@ class DifferencePrediction(Term):
         every = ("replace", "insert", "delete")
         self.kinds: tuple[str, ...] = every if edits == "all" else (edits,)
         self.generator = generator
+        readers: list[Any] = [encoder.backbone, *([generator.model] if generator else [])]
+        self.longest = min(longest_input(reader.config) for reader in readers)
         self.discriminator = Discriminator(encoder)
         kinds = self.kinds if task == "detection" else ()
         self.detect = nn.ModuleDict({kind: nn.Linear(encoder.dimension, 2) for kind in kinds})
@@ -116,7 +119,7 @@ class DifferencePrediction(Term):
             gone = delete_tokens(tokens, self.edit_ratio, tokenizer, randoms)
             return Edit(gone.tokens, gone.labels, gone.labels)
         if kind == "insert":
-            longer = insert_masks(tokens, self.edit_ratio, tokenizer, randoms)
+            longer = insert_masks(tokens, self.edit_ratio, tokenizer, randoms, self.longest)
             new = self._generate(longer.tokens, longer.labels > 0, randoms)
             return Edit(new, longer.labels, longer.labels)
         masked = mask_tokens(tokens, self.mask_ratio, tokenizer, randoms)

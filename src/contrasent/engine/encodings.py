@@ -287,13 +287,21 @@ def mask_tokens(
 
 
 def insert_masks(
-    tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
+    tokens: Tokens,
+    ratio: float,
+    tokenizer: Tokenizer,
+    randoms: list[np.random.Generator],
+    longest: int | None = None,
 ) -> Edited:
-    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones."""
+    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones.
+
+    Fewer, if a row would have more than ``longest`` tokens.
+    """
 
     def edit(ids: NDArray[np.int32], random: np.random.Generator) -> tuple[Any, Any]:
         first, last = _inner(ids, tokenizer)
         count = round_half_up((last - first) * ratio)
+        count = count if longest is None else max(0, min(count, longest - len(ids)))
         places = np.sort(random.integers(first, last + 1, size=count))
         longer = np.insert(ids, places, _mask_id(tokenizer))
         return longer, np.insert(np.zeros(len(ids), dtype=np.int64), places, 1)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from contrasent.encoder.backbone import longest_input
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import make_head
 from contrasent.engine.contrast import Contrast, Duplicates
@@ -365,7 +366,8 @@ def make_views(
 
         return MaskedModel.load(str(filler), encoder, option="filler").fill
 
-    view = make_view(values["view"], options, encoder.tokenizer, fill)
+    room = longest_input(encoder.backbone.config) - sum(map(len, encoder.tokenizer.frame))
+    view = make_view(values["view"], options, encoder.tokenizer, fill, room)
     if views == "second":
         return Identity(), view
     if view.level == "row":
