@@ -61,6 +61,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
     """
 
     runtime = "torch"
+    base_similarity: str | None = None  # of the model it was trained from, where training differs
 
     def __init__(
         self,
