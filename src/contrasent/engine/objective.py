@@ -1,7 +1,7 @@
 """The base class of objectives, and their views from parameters."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
@@ -263,6 +263,11 @@ class ContrastObjective(Objective):
         self.contrast = replace(self.contrast, **settings)
 
 
+def check_contrast(values: Mapping[str, Any]) -> None:
+    """Reject parameters of a contrast that exclude each other."""
+    Contrast(**{f.name: values[f.name] for f in fields(Contrast) if f.name in values})
+
+
 class PairObjective(Objective):
     """SimCSE's contrast of pairs, with its published variants.
 
@@ -280,6 +285,8 @@ class PairObjective(Objective):
         duplicates: "contrast" negatives that share a text with the pair, or "mask" them.
         encoders: 1, or 2 for another encoder for all columns but the anchors, which is not saved.
     """
+
+    checks = (check_contrast,)
 
     def __init__(
         self,
