@@ -99,8 +99,9 @@ class DifferencePrediction(Term):
             edited = [self._edit(kind, encodings, tokens, 8 * k + c) for _, tokens, c in sources]
             whole = Edit.join(edited)
             terms.append(self._predict(kind, whole, condition))
-        names = terms[0].keys()
-        return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
+        # Losses of several kinds of edits are summed; shares are means.
+        found = {name: torch.stack([term[name] for term in terms]) for name in terms[0]}
+        return {k: v.sum() if k == "difference" else v.mean() for k, v in found.items()}
 
     def _given(self, vectors: Tensor, batch: Batch) -> Tensor:
         """What the discriminator is given in the place of sentence vectors (n, d) of a view."""
