@@ -62,7 +62,9 @@ class Combination(Objective):
                 if name in self.terms and type(self.terms[name]) is not type(term):
                     raise OptionError("--objective", names, f"both use a term {name!r}")
                 self.terms[name] = term
-            self.weights |= {n: weight for n, weight in part.weights.items() if n != "contrast"}
+            for name, weight in part.weights.items():
+                if name != "contrast" and self.weights.setdefault(name, weight) != weight:
+                    raise OptionError("--objective", names, f"both weigh {name!r}; use one")
         if self.contrast is not None:
             self.weights["contrast"] = contrast_weight
         nested = self.contrast is not None and bool(self.contrast.dimensions)
