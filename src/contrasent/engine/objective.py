@@ -286,7 +286,7 @@ class PairObjective(Objective):
         encoders: 1, or 2 for another encoder for all columns but the anchors, which is not saved.
     """
 
-    checks = (check_contrast,)
+    checks: ClassVar[tuple[Callable[[Mapping[str, Any]], Any], ...]] = (check_contrast,)
 
     def __init__(
         self,

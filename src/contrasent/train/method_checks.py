@@ -24,7 +24,7 @@ from contrasent.encoder.tensors import (
     write_checkpoint,
 )
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import GuideName, MaskedModelName
+from contrasent.engine.parameters import GuideName, MaskedModelName, Projector
 from contrasent.engine.registry import check, parameters
 from contrasent.errors import OptionError, UserError
 from contrasent.text.corpus import Corpus, open_corpus
@@ -62,7 +62,7 @@ class Trial:
     parameters: Mapping[str, Any]
     base: Path
     cached_rows: int = 0
-    head: str | None = None
+    head: Projector | None = None
 
     @contextmanager
     def training(
