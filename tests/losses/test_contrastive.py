@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses import info_nce, mean_cosines, similarities, similarity, two_source_info_nce
+from contrasent.losses import info_nce, mean_cosines, pair_cosines, similarity, two_source_info_nce
 from plain_loops import few, loop, pairs, seeds, sim, vectors
 
 pytestmark = pytest.mark.usefixtures("logits_at_once")
@@ -75,8 +75,8 @@ def test_autocast_and_half_precision_do_not_reach_the_loss(dtype):
     exact = info_nce(half[0].double(), half[1].double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = info_nce(*half)
-        matrix = similarities(*half)
-    assert loss.dtype == matrix.dtype == torch.float32
+        cosines = pair_cosines(*half)
+    assert loss.dtype == cosines.dtype == torch.float32
     assert loss.item() == pytest.approx(exact.item(), rel=1e-5)
 
 

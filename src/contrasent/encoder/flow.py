@@ -149,7 +149,7 @@ class Flow(nn.Module):
         for start in range(0, len(vectors), BLOCK):
             block = np.ascontiguousarray(vectors[start : start + BLOCK], dtype=np.float32)
             codes.append(self(torch.from_numpy(block))[0].numpy())
-        return np.concatenate(codes).astype(np.float32) if codes else np.empty_like(vectors)
+        return np.concatenate(codes) if codes else np.empty_like(vectors)
 
 
 def fit(

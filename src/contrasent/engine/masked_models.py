@@ -134,7 +134,7 @@ class MaskedModel(nn.Module):
         ``where``: (total,) bool, one for each of ``tokens.ids``. Returns (total,) int32:
         predictions at these positions, the given ids elsewhere.
         """
-        out = tokens.ids.astype(np.int32).copy()
+        out = tokens.ids.astype(np.int32)
         levels = None
         if randoms is not None:
             pairs = zip(randoms, tokens.lengths, strict=True)
@@ -150,7 +150,7 @@ class MaskedModel(nn.Module):
             guess = scores.argmax(-1)
             if levels is not None:
                 shares = scores.double().softmax(-1).cumsum(-1)
-                drawn = _on(shares, levels[at[chosen] - tokens.offsets[0]])[:, None]
+                drawn = _on(shares, levels[at[chosen]])[:, None]
                 guess = torch.searchsorted(shares, drawn * shares[:, -1:]).squeeze(1)
             places.append(at[chosen])
             guesses.append(guess)

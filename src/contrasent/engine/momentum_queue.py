@@ -91,7 +91,7 @@ class MomentumQueue(nn.Module):
         networks = encodings.networks
         tokens = encodings.columns("anchor" if self.column == "first" else "positive")[0]
         with _without_running_statistics(self.momentum_encoder) as normalized:
-            if normalized and len(tokens) < 2:
+            if normalized and parallel.world() * len(tokens) < 2:
                 return  # one row has no statistics
             vectors = parallel.gather(self.momentum_encoder(tokens))
         if networks.projector is not None:
@@ -148,4 +148,5 @@ def randomize(encoder: TorchEncoder) -> None:
     config = copy.deepcopy(cast(Any, encoder.backbone).config)
     weights = AutoModel.from_config(config).state_dict()
     state = encoder.backbone.state_dict()
-    encoder.backbone.load_state_dict({k: weights[k] for k in state})
+    drawn = {k: weights[k.replace(".base_layer.", ".")] for k in state if ".lora_" not in k}
+    encoder.backbone.load_state_dict(state | drawn)

@@ -28,5 +28,4 @@ from contrasent.losses.similarity import (
     Similarity as Similarity,
     mean_cosines as mean_cosines,
     pair_cosines as pair_cosines,
-    similarities as similarities,
 )

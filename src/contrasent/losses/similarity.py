@@ -56,24 +56,6 @@ Similarity = Literal["cosine", "dot"]
 EPSILON = 1e-8
 
 
-def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
-    """Similarity of every row of ``a`` with every row of ``b``, by one matrix product.
-
-    Args:
-        a: (n, d).
-        b: (m, d).
-        kind: "cosine", in [-1, 1], or "dot".
-
-    Returns:
-        (n, m) float32, or float64 if the inputs are.
-
-    Raises:
-        OptionError: the kind is unknown.
-    """
-    with full_precision(a):
-        return normalized(a, kind) @ normalized(b, kind).T
-
-
 def mean_cosines(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Mean cosine of row i of ``a`` with row i of ``b``, and of row i with the rows j != i.
 
