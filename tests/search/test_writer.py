@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from whole_states import bm25_of, encoder
 
-from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.errors import ModelError, OptionError, OutputError, UserError
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.folder import DATABASE
 from contrasent.search.index import Index
@@ -290,6 +290,24 @@ def test_a_failure_changes_nothing(folder, change, error, words):
     assert {path.name for path in folder.iterdir()} - {".lock"} == before[1]
     with Writer(folder) as writer:  # the lock was given back
         writer.delete(["1"])
+
+
+@pytest.mark.parametrize("about", [{"n": float("nan")}, "\ud800"])
+def test_a_failure_that_is_caught_is_not_committed(folder, about):
+    before = contents(Index.open(folder))
+    with pytest.raises(OutputError, match="a change failed"), Writer(folder) as writer:
+        with pytest.raises(UserError, match=r"is not JSON|lone surrogate"):
+            writer.add(["x"], encode, metadata=[about])
+        writer.add(["fine"], encode)
+    assert contents(Index.open(folder)) == before
+
+
+def test_an_update_with_bad_vectors_keeps_what_it_was_to_replace(folder):
+    with Writer(folder) as writer:
+        with pytest.raises(ModelError, match="NaN"):
+            writer.update(["x"], np.full((1, 6), np.nan, np.float32), ids=["3"])
+        writer.add(["fine"], encode)
+    assert {*contents(Index.open(folder))} == {*map(str, range(11))}
 
 
 def test_facts_stay_and_the_generation_rises(folder):
