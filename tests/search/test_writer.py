@@ -352,10 +352,24 @@ def test_codes_are_made_from_the_size_on_where_they_win(folder):
 
     first = change(f"more {n}" for n in range(45))
     assert first.facts.codes["rows"] == 55
-    assert first.codes.columns.tolist() == BinaryCodes.of(first.vectors).columns.tolist()
+    assert first.store.codes.columns.tolist() == BinaryCodes.of(first.vectors).columns.tolist()
     # Few new rows are looked at alongside the codes.
     assert change(["a few more"]).facts.codes == first.facts.codes
     last = change(f"many {n}" for n in range(30))
     assert last.facts.codes["rows"] == 86
     assert [path.name for path in folder.glob("codes-*")] == [last.facts.codes["file"]]
     assert change().facts.codes["rows"] == 86
+
+
+def test_a_reader_keeps_the_codes_of_its_state(folder):
+    def change(texts):
+        with Writer(folder) as writer:
+            writer.coded_from = 50
+            writer.add(texts, encode)
+        return Index.open(folder)
+
+    first = change([f"more {n}" for n in range(45)])
+    first.exact_up_to = 0
+    assert change([f"many {n}" for n in range(30)]).facts.codes["file"] != first.facts.codes["file"]
+    query = encode(["q"])
+    assert first.search(query, k=3) == first.search(query, k=3, all_rows=True)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, check_choice, see
 from contrasent.files import recover_folder
 from contrasent.progress import check_deadline, deadline_passed
+from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import (
     Where,
     canonical,
@@ -190,6 +191,7 @@ class Store:
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
         self.folder, self.facts = folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
+        self.codes: BinaryCodes | None = None  # of the first rows, where they were worth making
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[str, Mask]()
         self._comparison = _Comparison()
@@ -239,6 +241,8 @@ class Store:
                 if verify:
                     store.verify_database()
                 store.map_vectors(verify)
+                if verify and (codes := store.facts.codes):
+                    store.codes = BinaryCodes.open(place, codes, store.facts.dimension)
                 if verify and free and free[0] <= VERIFIED:  # from now on what was verified
                     store.detach()
             except BaseException:
