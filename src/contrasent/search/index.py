@@ -532,7 +532,7 @@ class Index(BaseIndex):
         # With another identity, so that readers of an index that it replaces take notice.
         new: dict[str, Any] = {key: getattr(Facts(), key) for key in PER_COPY_FACTS}
         with new_index(target, replace(self.facts, **new)) as copy:
-            for rows in batched(self.every(), ROWS_AT_ONCE):
+            for rows in map(self.rows, batched(self.numbers().tolist(), ROWS_AT_ONCE)):
                 texts, ids = [row.text for row in rows], [row.id for row in rows]
                 vectors = self.vectors[[row.row for row in rows]]
                 copy.append(vectors, texts, ids, [row.metadata for row in rows])

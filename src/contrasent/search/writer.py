@@ -283,9 +283,8 @@ class Writer:
         self._stream, self._parts, old, before = None, [], self.store.vectors, self.facts
         kept = np.array(self.store.query("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
         self.set(learned=self.store.stored_learned().renumbered(kept, before.rows))
-        self.store.query(
-            "CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row"
-        )
+        whole, self._whole = self._whole, False  # until all of it is there
+        self.store.query("CREATE TEMP TABLE old AS SELECT * FROM rows ORDER BY row")
         for table in ("rows", "dead", "blocks", "postings"):
             self.store.query(f"DELETE FROM {table}")
         name = f"vectors-{int(self.facts.vectors[8:14]) + 1:06d}.f32"
@@ -294,15 +293,20 @@ class Writer:
         with wrap_sqlite_errors(self.folder):
             cursor = self.store.connection.execute("SELECT * FROM temp.old")
             while part := cursor.fetchmany(ROWS_AT_ONCE):
-                numbers, names, texts, extra = zip(*part, strict=True)
-                metadata = [*map(json.loads, extra)]
                 if encode is None:
-                    vectors = old[np.array(numbers)]
+                    vectors = old[[stored[0] for stored in part]]
+                    rows = [*map(self.store.verified, part, vectors)]
+                    texts = [row.text for row in rows]
                 else:
+                    rows = [*map(self.store.verified, part)]
+                    texts = [row.text for row in rows]
                     vectors = check_rows(self.facts, self.folder, NewRows(texts, encode))
-                self.append(vectors, texts, names, metadata)
+                self.append(
+                    vectors, texts, [row.id for row in rows], [row.metadata for row in rows]
+                )
             self.store.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
+        self._whole = whole
 
     def put_vectors(self, vectors: Vectors) -> None:
         """Set the vectors (n, d) of the next rows that have none."""
