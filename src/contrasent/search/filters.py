@@ -398,7 +398,9 @@ def date(value: str | float) -> Date | None:
     if len(text) > 10 and text[4:5] == "-":
         with suppress(ValueError):
             read = datetime.fromisoformat(text)
-            return (read.astimezone(UTC) if read.tzinfo else read).timetuple()[:6]
+            with suppress(OverflowError):  # within a day of the calendar's first or last
+                read = read.astimezone(UTC) if read.tzinfo else read
+            return read.timetuple()[:6]
     clock: Date = ()
     if match := _TIME.fullmatch(text):
         text, clock = match[1], tuple(int(part) for part in match.groups()[1:] if part)
