@@ -425,7 +425,9 @@ def test_an_index_that_is_rewritten_meanwhile_keeps_its_search(
 ):
     """What is learned from its rows knows them by numbers, which are others now."""
     notes = write_notes(tmp_path / "notes", sentences, range(2))
-    index = adapt_index(notes, tmp_path / "s", model=str(model)).folder / "index"
+    index = adapt_index(notes, tmp_path / "s", model=model).folder / "index"
+    log = index / "index.db-wal"
+    assert not log.exists() or not log.stat().st_size
     before, learn = Index.open(index).ranker, adaptation.learn_from_text
 
     def overtaken(*given, **how):

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from index_states import assert_same, state
+from index_states import assert_same, logged, state
 
 from contrasent import errors, index_folder, sync_index
 from contrasent.indexing import remaining
@@ -67,6 +67,7 @@ def test_what_was_searchable_at_once_ends_as_an_index_made_whole(made, long, tmp
     assert [finding.good for finding in examine(tmp_path / "index")] == [True]
     monkeypatch.setattr(remaining, "KEEP_EVERY", 0.0)
     assert len(index(tmp_path / "index").index) == 600
+    assert logged(tmp_path / "index") == 0
     assert_same(tmp_path / "index", whole)
 
 

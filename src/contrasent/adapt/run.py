@@ -90,7 +90,7 @@ def adapt_index(
     source: str | Path | Documents,
     output: str | Path,
     *,
-    model: str | None = None,
+    model: str | Path | None = None,
     budget: float = 1800.0,
     queries: Files = None,
     collection: Files = None,
@@ -143,6 +143,7 @@ def adapt_index(
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
     target, users = Path(output), (queries, collection, clicks)
+    model = None if model is None else str(model)
     inputs = [path for files in users for path in paths(files)]
     for place in inputs:
         if not place.exists():
@@ -447,6 +448,7 @@ class _AdaptationRun:
             ranker, learned = result.ranker, result.learned
             if result.improved:
                 changes = largest_changes(bench, result, self.prior, self.encode)
+        self.index.close()  # a reader would keep the log of the change
         with Writer(self.place) as writer:
             was, now = self.index.facts, writer.facts
             if (was.identity, was.vectors) != (now.identity, now.vectors):
@@ -465,7 +467,6 @@ class _AdaptationRun:
             "read": self.lines,
             "given": self.state.get("given", {}),
         }
-        self.index.close()
         if self.given:
             lines = (json.dumps(row, ensure_ascii=False) for row in self.given)
             write_text(self.target / QUERIES, "\n".join(lines) + "\n")
