@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from whole_states import bm25_of, encoder
 
+from contrasent import files
 from contrasent.errors import ModelError, OptionError, OutputError, UserError
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.folder import DATABASE
@@ -308,6 +309,14 @@ def test_an_update_with_bad_vectors_keeps_what_it_was_to_replace(folder):
             writer.update(["x"], np.full((1, 6), np.nan, np.float32), ids=["3"])
         writer.add(["fine"], encode)
     assert {*contents(Index.open(folder))} == {*map(str, range(11))}
+
+
+def test_a_writer_waits_for_no_longer_than_it_was_given(folder, monkeypatch):
+    """Also where it is silent for exactly half of the time."""
+    monkeypatch.setattr(files, "SILENT", 0.125)
+    busy = pytest.raises(OutputError, match=r"process \d+ on .* is writing to this index")
+    with Writer(folder), busy:
+        Writer(folder, wait=0.25)
 
 
 def test_facts_stay_and_the_generation_rises(folder):
