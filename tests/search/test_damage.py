@@ -17,6 +17,7 @@ from contrasent.search import store
 from contrasent.search.doctor import examine
 from contrasent.search.folder import wrap_sqlite_errors
 from contrasent.search.index import Index
+from contrasent.search.opening import create
 from contrasent.search.store import Facts, Store
 from contrasent.search.writer import Writer
 
@@ -266,6 +267,22 @@ def test_a_copy_is_in_memory_where_there_is_no_place_for_temporary_files(made, m
         monkeypatch.setattr(sqlite3, "connect", full)
         index.store.detach()
         assert index.search(QUERIES, encode=encode, k=8) == right
+
+
+@pytest.mark.parametrize(("pragma", "remedy"), [
+    ("max_page_count = 1", "free some space"), ("query_only = ON", "change its permissions"),
+])  # fmt: skip
+def test_encoded_vectors_that_cannot_be_kept_are_not_damaged(tmp_path, monkeypatch, pragma, remedy):
+    connect = sqlite3.connect
+
+    def unwritable(place, **given):
+        connection = connect(place, **given)
+        connection.execute(f"PRAGMA {pragma}")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", unwritable)
+    with pytest.raises(OutputError, match=rf"index: cannot write \(.*{remedy}"):
+        create(tmp_path / "index", encode, [("a", None, None)], Facts())
 
 
 def test_an_index_in_use_is_not_a_damaged_one(made, monkeypatch):
