@@ -22,6 +22,7 @@ from contrasent.documents.folder import DocumentSource
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.indexing.following import sync_index
+from contrasent.model.base import PROMPTS
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
@@ -365,6 +366,15 @@ def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):
         with pytest.raises((OptionError, InputError), match=match):
             adapt_index(documents, tmp_path / "s", model=str(model), **options)
         assert not (tmp_path / "s").exists()
+    Index.build(lambda texts: np.ones((len(texts), 2)), ["a"], metric="dot").save(tmp_path / "dot")
+    with pytest.raises(OptionError, match="metric 'dot': cannot be learned from"):
+        adapt_index(tmp_path / "dot", tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+    of_dots = shutil.copytree(model, tmp_path / "of dots")
+    (of_dots / PROMPTS).write_text('{"similarity_fn_name": "dot"}')
+    with pytest.raises(OptionError, match="metric 'dot': cannot be learned from"):
+        make_index(DocumentSource(documents), tmp_path / "s", str(of_dots), 1e4, print)
+    assert not (tmp_path / "s").exists()
     (tmp_path / "remote").mkdir()
     (tmp_path / "remote" / "milvus.json").write_text("{}")
     with pytest.raises(InputError, match="remote: is in Milvus; adapt needs a local"):
@@ -496,6 +506,10 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
     assert 0 < len(seen) < 240 and done.facts["queries"]["users"] in (0, 240 - len(seen))
     again = update_adaptation(tmp_path / "s")
     assert again.facts["encoder"]["seen"] == seen and again.improved
+    assert again.facts["queries"] == done.facts["queries"]
+    loud = tmp_path / "loud.csv"
+    loud.write_text(asked.read_text().replace("question", "QUESTION").replace("about k", "About K"))
+    again = update_adaptation(tmp_path / "s", queries=loud)  # the same queries
     assert again.facts["queries"] == done.facts["queries"]
     assert Index.open(tmp_path / "s" / "index").model == index.model
 
