@@ -170,7 +170,6 @@ def create(
     facts: Facts,
     *,
     overwrite: bool = False,
-    batch_size: int = ROWS_AT_ONCE,
     documents: Mapping[str, dict[str, Any]] | None = None,
     source: str | None = None,
 ) -> BaseIndex:
@@ -190,7 +189,7 @@ def create(
         progress.task(title, total, "texts") as memo.advance,
         new_index(target, facts) as writer,
     ):
-        for block in blocks(rows, batch_size):
+        for block in blocks(rows, ROWS_AT_ONCE):
             given = memo if block.vectors is None else block.vectors
             writer.write_rows(block._replace(vectors=given), replace=False)
             if source is not None or block.vectors is not None:
