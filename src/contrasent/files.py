@@ -249,13 +249,14 @@ def only_process(folder: Path, doing: str, wait: float) -> Iterator[None]:
     lock = FileLock(folder / LOCK)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for seconds in (min(SILENT, wait), max(0.0, wait - SILENT)):
+        silent = min(SILENT, wait)
+        for seconds, last in ((silent, wait <= SILENT), (wait - silent, True)):
             try:
                 lock.acquire(timeout=seconds)
                 break
             except Timeout as error:  # also an OSError
                 holder = _holder(folder)
-                if seconds != SILENT or wait <= SILENT:
+                if last:
                     problem = f"{holder} {doing}; try again when it has ended{see('index-locked')}"
                     raise OutputError(f"{folder}: {problem}") from error
                 log.warning("%s: %s %s; waiting", folder, holder, doing)

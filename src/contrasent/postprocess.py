@@ -60,7 +60,7 @@ class Glove:
         with path.open(encoding="utf-8") as stream, progress.task("GloVe", unit="words") as advance:
             try:
                 for number, line in enumerate(stream, start=1):
-                    columns = line.rstrip("\n").split(" ")
+                    columns = line.rstrip().split(" ")
                     if number == 1 and len(columns) == 2:
                         continue
                     width = width or len(columns) - 1

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +22,7 @@ from contrasent.documents.folder import DocumentSource
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.indexing.following import sync_index
+from contrasent.model.base import PROMPTS
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
@@ -355,6 +357,15 @@ def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):
         with pytest.raises((OptionError, InputError), match=match):
             adapt_index(documents, tmp_path / "s", model=str(model), **options)
         assert not (tmp_path / "s").exists()
+    Index.build(lambda texts: np.ones((len(texts), 2)), ["a"], metric="dot").save(tmp_path / "dot")
+    with pytest.raises(OptionError, match="metric 'dot': cannot be learned from"):
+        adapt_index(tmp_path / "dot", tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+    of_dots = shutil.copytree(model, tmp_path / "of dots")
+    (of_dots / PROMPTS).write_text('{"similarity_fn_name": "dot"}')
+    with pytest.raises(OptionError, match="metric 'dot': cannot be learned from"):
+        make_index(DocumentSource(documents), tmp_path / "s", str(of_dots), 1e4, print)
+    assert not (tmp_path / "s").exists()
     (tmp_path / "remote").mkdir()
     (tmp_path / "remote" / "milvus.json").write_text("{}")
     with pytest.raises(InputError, match="remote: is in Milvus; adapt needs a local"):
@@ -408,6 +419,27 @@ def test_a_run_that_was_killed_at_its_first_step_is_begun_again(tmp_path, model,
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / ".unfinished.json.contrasent-abcd_123").write_text("half")
     assert adapt_index(documents, tmp_path / "s", model=str(model)).facts["documents"] == 120
+
+
+def test_an_index_that_is_rewritten_meanwhile_keeps_its_search(
+    tmp_path, model, sentences, monkeypatch
+):
+    """What is learned from its rows knows them by numbers, which are others now."""
+    notes = write_notes(tmp_path / "notes", sentences, range(2))
+    index = adapt_index(notes, tmp_path / "s", model=model).folder / "index"
+    log = index / "index.db-wal"
+    assert not log.exists() or not log.stat().st_size
+    before, learn = Index.open(index).ranker, adaptation.learn_from_text
+
+    def overtaken(*given, **how):
+        with Writer(index) as writer:
+            writer.rewrite()
+        return replace(learn(*given, **how), ranker=Ranker(0.9))
+
+    monkeypatch.setattr(adaptation, "learn_from_text", overtaken)
+    with pytest.raises(OutputError, match="was rewritten while it was learned from"):
+        update_adaptation(tmp_path / "s")
+    assert Index.open(index).ranker == before
 
 
 # ---------------------------------------------------------------------- --train-encoder
@@ -465,6 +497,10 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
     assert 0 < len(seen) < 240 and done.facts["queries"]["users"] in (0, 240 - len(seen))
     again = update_adaptation(tmp_path / "s")
     assert again.facts["encoder"]["seen"] == seen and again.improved
+    assert again.facts["queries"] == done.facts["queries"]
+    loud = tmp_path / "loud.csv"
+    loud.write_text(asked.read_text().replace("question", "QUESTION").replace("about k", "About K"))
+    again = update_adaptation(tmp_path / "s", queries=loud)  # the same queries
     assert again.facts["queries"] == done.facts["queries"]
     assert Index.open(tmp_path / "s" / "index").model == index.model
 

@@ -21,6 +21,7 @@ from contrasent.metrics import normalize
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
+from contrasent.search.writer import Writer
 
 SIZE, PRIOR = 16, Ranker(0.2)
 
@@ -367,3 +368,19 @@ def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
     if new is FORGETS:  # a loss that the interval does not prove
         unproven = replace(found, new=replace(found.new, high=0.005))
         assert "no strategy gained without a lower mean on documents without" in unproven.reason
+
+
+def test_deleted_rows_are_no_neighbors(tmp_path):
+    """Not those that were replaced by the same either, which are the nearest."""
+    made = bench_of(0)
+    made.index.save(tmp_path / "index")
+    rows = made.index.rows(range(20))
+    with Writer(tmp_path / "index") as writer:
+        about = [row.metadata for row in rows]
+        texts, ids = [row.text for row in rows], [row.id for row in rows]
+        writer.update(texts, made.index.vectors[:20], ids=ids, metadata=about)
+    index = Index.open(tmp_path / "index")
+    bench = Bench(index, made.queries, made.vectors, *document_names(index))
+    near, alive = Learner(bench, PRIOR, 0).neighbors.rows, index.numbers()
+    assert len(near) == 80 and near.shape[1] == 5 and np.isin(near[alive], alive).all()
+    assert (np.delete(near, alive, axis=0) == -1).all()

@@ -42,3 +42,9 @@ def assert_same(folder, whole):
     assert parts == others
     assert all(finding.good for finding in examine(folder))
     np.testing.assert_allclose(vectors, same, rtol=0, atol=1e-6)
+
+
+def logged(folder):
+    """Bytes of changes that are in the log of an index and not in its database."""
+    log = folder / "index.db-wal"
+    return log.stat().st_size if log.exists() else 0

@@ -1,7 +1,7 @@
 """Indexes made and changed from Python, which are those that the command makes."""
 
 import pytest
-from index_states import assert_same, state
+from index_states import assert_same, logged, state
 
 from commands import run
 from contrasent import (
@@ -91,6 +91,13 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     assert hit.id == "8"
     assert remove_rows(index, where={"year": "1999"}) == (1, 1, ())
     assert remove_rows(index, ["7"]) == (1, 0, ())
+
+
+def test_rows_that_are_added_leave_no_log(notes, models, tmp_path):
+    table, index = notes / "faq.csv", tmp_path / "i"
+    index_folder(table, index, model=models / "mean", column="answer").index.close()
+    add_rows(index, table).index.close()
+    assert logged(index) == 0
 
 
 def test_what_cannot_be_indexed_is_one_line(notes, models, tmp_path):

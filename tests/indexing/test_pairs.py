@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from index_states import logged
 
 from commands import run
 from contrasent.cli.app import run as app_run
@@ -95,6 +96,7 @@ def test_dedupe_command(folder, tmp_path):
     assert [row["repeats"] for row in rows] == [None, "0", None, "2", None]
     assert "2 near-duplicates found among 5" in run("dedupe", folder)
     assert "2 near-duplicates removed" in run("dedupe", folder, "--remove")
+    assert logged(folder) == 0
     assert len(Index.open(folder)) == 3
     assert "0 near-duplicates" in run("dedupe", folder)
     with pytest.raises(OutputError, match="exists"):

@@ -4,11 +4,13 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from index_states import assert_same, state
+from index_states import assert_same, logged, state
 
 from commands import until
 from contrasent import errors, index_folder, sync_index
 from contrasent.indexing import remaining
+from contrasent.indexing.changes import change_model
+from contrasent.indexing.following import _Follower
 from contrasent.indexing.models import open_index_model
 from contrasent.indexing.remaining import RemainingRows
 from contrasent.search.doctor import examine
@@ -75,6 +77,7 @@ def test_what_was_searchable_at_once_ends_as_an_index_made_whole(made, long, tmp
     turns.clear()
     assert len(index(tmp_path / "index").index) == 600
     assert turns == [344, 88, 0]
+    assert logged(tmp_path / "index") == 0
     assert_same(tmp_path / "index", whole)
 
 
@@ -221,6 +224,19 @@ def test_an_index_of_another_model_is_not_encoded_on(made, bert, lines, tmp_path
         rest.turn()
     with closing(Index.open(tmp_path / "index")) as new:
         assert new.unfinished == 600
+
+
+def test_a_watch_takes_up_the_new_model_of_its_index(bert, tmp_path):
+    """It had opened the one before, which another process replaced meanwhile."""
+    notes, index = tmp_path / "notes", tmp_path / "index"
+    notes.mkdir()
+    (notes / "a.md").write_text("The ferry leaves at noon.\n")
+    index_folder(notes, index, model=bert, pooling="mean")
+    follower = _Follower(index, None, 64)
+    for pooling in ("mean", "cls"):
+        change_model(index, bert, pooling=pooling)
+        (notes / "a.md").write_text(f"The kettle is on the stove, {pooling}.\n")
+        assert follower.sync().changed == 1
 
 
 def test_a_server_says_which_searches_need_all_vectors(made, tmp_path):

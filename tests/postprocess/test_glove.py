@@ -19,8 +19,9 @@ def file(tmp_path):
 def test_stop_words_which_are_function_words_and_punctuation_go_by_default(file):
     glove = Glove.load(file)
     assert glove.row["of sorts"] == 5
-    file.write_text("6 2\n" + TEXT)  # word2vec's first line
+    file.write_text("6 2\n" + TEXT.replace("\n", " \n"))  # word2vec's lines, and its first one
     assert Glove.load(file).row == glove.row
+    np.testing.assert_array_equal(Glove.load(file).vectors, glove.vectors)
     found = glove(["The quiet harbour.", "the", "Harbour", "", "HARBOUR, quiet"])
     np.testing.assert_allclose(found, [[0.5, 1], [0, 0], [5, 5], [0, 0], [0.5, 1]])
     assert len(STOP_WORDS) > 150

@@ -13,9 +13,11 @@ from whole_states import MODELS, QUERIES, make, text
 
 from commands import another_user, invoke, mounted
 from contrasent.errors import InputError, OutputError, UserError
+from contrasent.search import store
 from contrasent.search.doctor import examine
 from contrasent.search.folder import wrap_sqlite_errors
 from contrasent.search.index import Index
+from contrasent.search.opening import create
 from contrasent.search.store import Facts, Store
 from contrasent.search.writer import Writer
 
@@ -194,6 +196,28 @@ def test_doctor_names_what_is_damaged_and_counts_what_is_left(made, tmp_path):
     assert "WRONG  content: 277 of 280 rows are intact\n" in printed.stdout
 
 
+@pytest.mark.parametrize("change", ["rewrite", "save"])
+def test_damage_gets_no_new_checksum(made, tmp_path, monkeypatch, change):
+    """Files that are too large to be verified whole when they are opened."""
+    index = copied(made / "whole", tmp_path / "index")
+    monkeypatch.setattr(store, "VERIFIED", 0)
+    vectors = np.memmap(index / "vectors-000001.f32", dtype="<f4", mode="r+").reshape(-1, 8)
+    vectors[3] += 1
+    vectors.flush()
+    damage = pytest.raises(InputError, match="the vector of row 3")
+    if change == "save":
+        with damage, closing(Index.open(index)) as opened:
+            opened.save(tmp_path / "copy")
+    else:
+        with pytest.raises(OutputError, match="a change failed"), Writer(index) as writer, damage:
+            writer.rewrite()
+    assert not (tmp_path / "copy").exists()
+    with Writer(index) as writer:  # the rest is kept without it
+        writer.delete_rows(np.array([3]))
+        writer.rewrite()
+    assert all(finding.good for finding in examine(index))
+
+
 @pytest.mark.parametrize(("said", "remedy"), [
     ("database or disk is full", "free some space"), ("disk I/O error", "free some space"),
     ("attempt to write a readonly database", "choose another target, or change its permissions"),
@@ -242,6 +266,22 @@ def test_a_copy_is_in_memory_where_there_is_no_place_for_temporary_files(made, m
         monkeypatch.setattr(sqlite3, "connect", full)
         index.store.detach()
         assert index.search(QUERIES, encode=encode, k=8) == right
+
+
+@pytest.mark.parametrize(("pragma", "remedy"), [
+    ("max_page_count = 1", "free some space"), ("query_only = ON", "change its permissions"),
+])  # fmt: skip
+def test_encoded_vectors_that_cannot_be_kept_are_not_damaged(tmp_path, monkeypatch, pragma, remedy):
+    connect = sqlite3.connect
+
+    def unwritable(place, **given):
+        connection = connect(place, **given)
+        connection.execute(f"PRAGMA {pragma}")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", unwritable)
+    with pytest.raises(OutputError, match=rf"index: cannot write \(.*{remedy}"):
+        create(tmp_path / "index", encode, [("a", None, None)], Facts())
 
 
 def test_an_index_in_use_is_not_a_damaged_one(made, monkeypatch):

@@ -221,6 +221,8 @@ PRICES = [9.5, 10, 100, "7", "1,200", "1.250,50 €", "$8", "12 %", "", None]
     ("date", DATES, "date<2024", [7]), ("date", DATES, "date>=May 1, 2024", [3, 4, 6, 8]),
     ("date", DATES, "date>2024-07-01T11:00", [6]), ("price", PRICES, "price<10", [0, 3, 6]),
     ("price", PRICES, "price>=1,200", [4, 5]), ("price", PRICES, "price>10", [2, 4, 5, 7]),
+    ("date", ["9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00", "2024-03-05"],
+     "date<2025", [1, 2]),
     ("name", ["Anna", "Zoe", "Mia"], "name<M", [0]), ("price", ["\u22125", "4"], "price<0", [0]),
 ])  # fmt: skip
 def test_dates_and_numbers_compare_as_such(field, values, condition, wanted):

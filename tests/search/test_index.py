@@ -16,6 +16,7 @@ from whole_states import encoder
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.metrics import normalize
+from contrasent.search import opening
 from contrasent.search.doctor import examine
 from contrasent.search.folder import checksum
 from contrasent.search.index import Hit, Index
@@ -97,10 +98,17 @@ def test_unit_keeps_zero_and_survives_huge_values():
     assert normalize(vectors) == pytest.approx(np.array([[0, 0], [0.6, 0.8], [0.6, 0.8]]), abs=1e-6)
 
 
+def create_by(count, *given):
+    """Make an index of some rows at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "ROWS_AT_ONCE", count)
+        return create(*given)
+
+
 def created(index, folder):
     """From a stream of rows, some at a time."""
     rows = ((row.text, row.id, row.metadata) for row in index.every())
-    create(folder, encode, rows, replace(index.facts, rows=0), batch_size=7)
+    create_by(7, folder, encode, rows, replace(index.facts, rows=0))
 
 
 @pytest.mark.parametrize("make", [Index.save, created])
@@ -133,7 +141,7 @@ def test_saved_index_gives_the_same(index, tmp_path, make):
 )
 def test_any_text_and_json_survive(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("any") / "index"
-    made = create(folder, encode, ((t, None, m) for t, m in rows), Facts(), batch_size=3)
+    made = create_by(3, folder, encode, ((t, None, m) for t, m in rows), Facts())
     hits = {hit.id: hit for hit in made.search(encode(["q"]), k=len(rows))[0]}
     assert len(hits) == len(rows)
     for number, (text, value) in enumerate(rows):
@@ -170,7 +178,7 @@ def fails(texts):
 ])  # fmt: skip
 def test_what_cannot_be_made_leaves_nothing(tmp_path, rows, made, words):
     with pytest.raises(UserError, match=words):
-        create(tmp_path / "index", made, rows, Facts(), batch_size=1)
+        create_by(1, tmp_path / "index", made, rows, Facts())
     assert list(tmp_path.iterdir()) == []
 
 

@@ -72,6 +72,8 @@ WHERES = [
     {"lang": {"$exists": False}}, {"lang": {"$exists": True}},
     {"$or": [{"lang": "de"}, {"n": {"$gt": 390}}]},
     {"$and": [{"lang": "de"}, {"$not": {"n": {"$gt": 50}}}]},
+    {"$not": {"lang": "en"}}, {"$not": {"n": {"$gt": 50}}}, {"lang": {"$contains": "n"}},
+    {"$not": {"lang": {"$contains": "n"}}}, {"$not": {"lang": {"$ne": "en"}}},
 ]  # fmt: skip
 QUERIES = ["Storms of the cafe café, 東京 and a harbor", "read file", "the", "unheard-of"]
 
@@ -124,6 +126,8 @@ def test_threshold_model_and_limits(both):
         index.search("x", encode=encode, all_rows=True)
     with pytest.raises(OptionError, match="control character"):
         index.search("x", encode=encode, where={"a": 'x"\n'})
+    with pytest.raises(OptionError, match="no part of a text with %"):
+        index.search("x", encode=encode, where={"lang": {"$contains": "e_"}})
     assert index.search("x", encode=encode, where={"lang": 'en" or "1" == "1'}) == [[]]
 
 

@@ -66,6 +66,17 @@ def test_only_rows_of_a_document_are_removed_by_its_name(notes, tmp_path):
     assert remove_rows(tmp_path / "table", ["t.xlsx"])[:2] == (1, 0)
 
 
+def test_a_file_whose_rows_were_replaced_by_hand_is_read_again(notes):
+    folder, index = notes
+    with Writer(index) as writer:  # as by --upsert, without metadata
+        writer.update(["A corrected note.", "Another."], encode, ids=["a.md#1", "kept.md#1"])
+    (folder / "a.md").write_text("The kettle is on the stove.\n")
+    (folder / "kept.md").unlink()
+    outcome, ids = follow(folder, index)
+    assert (outcome.changed, outcome.deleted) == (1, 1)
+    assert ids == {"a.md#1", "a.md#b.md#1", "kept/c.md#1", "kept/d.md#1"}
+
+
 def test_what_changes_nothing_waits_for_no_writer(notes):
     _, index = notes
     with Writer(index):

@@ -20,7 +20,6 @@ Values = dict[str, Floats]
 """By kind of folds: nDCG@10, (strategies, queries) or (queries,)."""
 
 CUT = 10  # nDCG is cut at this rank
-MIN_DOCUMENTS = 20  # that queries must be about for an interval
 AT_ONCE = 64  # queries whose cosines are computed together
 
 

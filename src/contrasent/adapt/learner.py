@@ -128,10 +128,9 @@ class Learner:
     def __init__(self, bench: Bench, prior: Ranker, seed: int) -> None:
         self.bench, self.prior, self.seed = bench, prior, seed
         self.neighbors = bench.learned.neighbors
-        alive = bench.units >= 0
+        alive = np.flatnonzero(bench.units >= 0)
         if self.neighbors is None and NEIGHBORS < len(alive) <= MOST_ROWS:
-            near = Neighbors.of(np.asarray(bench.index.vectors), NEIGHBORS)
-            self.neighbors = Learned(neighbors=near).among(alive).neighbors
+            self.neighbors = Neighbors.among(bench.index.vectors, alive, NEIGHBORS)
         # By query: the best row of each document that answers it, its hard negatives, and rows
         # that are not negatives.
         self.answers: list[Numbers] = []

@@ -26,6 +26,7 @@ from contrasent.adapt.steps import learn_from_text
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
+    folded,
     log_roles,
     needed,
     paths,
@@ -56,6 +57,7 @@ from contrasent.search.index import Index, document_of
 from contrasent.search.opening import INSIDE, resolve_index
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import IndexRow
+from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 from contrasent.text.sources import missing
 from contrasent.types import Log
@@ -90,7 +92,7 @@ def adapt_index(
     source: str | Path | Documents,
     output: str | Path,
     *,
-    model: str | None = None,
+    model: str | Path | None = None,
     budget: float = 1800.0,
     queries: Files = None,
     collection: Files = None,
@@ -143,6 +145,7 @@ def adapt_index(
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
     target, users = Path(output), (queries, collection, clicks)
+    model = None if model is None else str(model)
     inputs = [path for files in users for path in paths(files)]
     for place in inputs:
         if not place.exists():
@@ -275,12 +278,20 @@ def _source(
             raise OptionError("model", model, "an index already has a model; omit this option")
         index = Index.open(place)
         index.check_finished("adapt")
+        _check_metric(index.facts)
         return index
     path = Path(source).absolute()
     documents = DocumentSource(path, columns=columns, max_file_text=max_file_text)
     if documents.source.resolve().is_relative_to(target.resolve()):
         raise OutputError(f"{target}: contains the documents; choose another folder")
     return documents
+
+
+def _check_metric(facts: Facts) -> None:
+    """Reject an index whose vectors keep their lengths."""
+    if facts.metric != "cosine":
+        problem = "cannot be learned from; index with --metric cosine, then adapt that index"
+        raise OptionError("metric", facts.metric, problem)
 
 
 def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
@@ -310,11 +321,11 @@ def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwri
     check_writable(target)
 
 
-def _holds(path: Path, *keys: str) -> bool:
-    """True if a file is a JSON object with one of these keys, as adapt writes it."""
+def _holds(path: Path, key: str) -> bool:
+    """True if a file is a JSON object with this key, as adapt writes it."""
     with suppress(OSError, ValueError):
         facts = json.loads(path.read_text("utf-8"))
-        return isinstance(facts, dict) and any(key in facts for key in keys)
+        return isinstance(facts, dict) and key in facts
     return False
 
 
@@ -424,8 +435,8 @@ class _AdaptationRun:
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
         if self.encoder is not None:  # it has seen the others, so they would flatter it
-            seen = set(self.encoder["seen"])
-            self.users = [user for user in self.users if user[0] not in seen]
+            seen = set(map(folded, self.encoder["seen"]))
+            self.users = [user for user in self.users if folded(user[0]) not in seen]
             if too_few(self.users):
                 self.ignored = f"the encoder was trained on all but {len(self.users)} of them"
                 self.users = []
@@ -447,7 +458,12 @@ class _AdaptationRun:
             ranker, learned = result.ranker, result.learned
             if result.improved:
                 changes = largest_changes(bench, result, self.prior, self.encode)
+        self.index.close()  # a reader would keep the log of the change
         with Writer(self.place) as writer:
+            was, now = self.index.facts, writer.facts
+            if (was.identity, was.vectors) != (now.identity, now.vectors):
+                problem = "was rewritten while it was learned from; learn again"
+                raise OutputError(f"{self.place}: {problem}")
             writer.set(ranker=ranker, learned=learned)
         facts = report_facts(
             self.prior, ranker, bm25_gain, steps, result, ignored=self.ignored, encoder=self.encoder
@@ -461,7 +477,6 @@ class _AdaptationRun:
             "read": self.lines,
             "given": self.state.get("given", {}),
         }
-        self.index.close()
         if self.given:
             lines = (json.dumps(row, ensure_ascii=False) for row in self.given)
             write_text(self.target / QUERIES, "\n".join(lines) + "\n")
@@ -486,6 +501,7 @@ def make_index(
     ``check`` is given the names of the documents and their origin before anything is encoded.
     """
     index_input = read_input(source, base, log=log)
+    _check_metric(index_input.facts)
     lines, rows, count = source.report.lines(), index_input.rows, source.report.documents
     assert isinstance(rows, list)
     check(list(_names(rows)), index_input.facts.origin)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Query, difference
-from contrasent.adapt.learner import contrast, descend
+from contrasent.adapt.bench import Bench, Query, difference
+from contrasent.adapt.learner import NEIGHBORS, contrast, descend
+from contrasent.adapt.user_queries import MIN_DOCUMENTS
 from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
 from contrasent.search.index import Index, document_of
@@ -27,7 +28,7 @@ from contrasent.types import EncodeFn, Log, Numbers, Vectors, for_task
 
 UNMEASURED = "default, not measured here"
 MAP_SHARE = 0.25
-SMOOTHING, NEIGHBORS = 0.6, 5
+SMOOTHING = 0.6
 SMOOTHED_ROWS = (500, 50_000)  # fewer have no near neighbors; of more these take minutes to find
 ONE_DIRECTION = 0.8  # length of the mean of all vectors from which they point in one direction
 SENTENCES, TESTED, MIN_SENTENCES = 1000, 150, 200
@@ -127,12 +128,7 @@ def learned_of(index: Index, ranker: Ranker, matrix: Vectors | None) -> Learned:
     """The arrays that an index keeps."""
     if not ranker.smoothing:
         return Learned(matrix)
-    numbers = index.numbers()
-    near = Neighbors.of(np.asarray(index.vectors[numbers]), NEIGHBORS)
-    rows = np.full((index.facts.rows, NEIGHBORS), -1, dtype=np.int32)
-    products = np.zeros((index.facts.rows, 2), dtype=np.float32)
-    rows[numbers], products[numbers] = numbers[near.rows], near.products
-    return Learned(matrix, Neighbors(rows, products))
+    return Learned(matrix, Neighbors.among(index.vectors, index.numbers(), NEIGHBORS))
 
 
 # ---------------------------------------------------------------------- sentences

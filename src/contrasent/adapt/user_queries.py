@@ -53,12 +53,12 @@ def read_user_queries(
     for path, rows, clicked in files:
         gains, problem = _gather(path, rows, places, log, clicked)
         for (query, number), gain in gains.items():
-            known = by_text.setdefault(_folded(query), (query, {}))[1]
+            known = by_text.setdefault(folded(query), (query, {}))[1]
             if clicked:
                 # Counts mostly reflect positions and how frequent a query is: the hundredth click
                 # adds little to the tenth, and with counts as gains a query's other answers would
                 # be worth nothing.
-                key = _folded(query), number
+                key = folded(query), number
                 counts[key] = count = counts.get(key, 0.0) + gain
                 gain = MOST_GAIN * count / (count + HALF)
             known[number] = max(known.get(number, 0.0), gain)
@@ -79,7 +79,7 @@ def read_user_queries(
     return _without_common(usable, documents, log), given
 
 
-def _folded(query: str) -> str:
+def folded(query: str) -> str:
     """A query in a form to compare: without case and superfluous spaces."""
     return " ".join(query.split()).casefold()
 
@@ -100,7 +100,7 @@ def _gather(
             problem, value = f"the {what} is not a number", brief(amount)
         else:
             if gain > 0:
-                key = texts.setdefault(_folded(text), text), places.get(name, name)
+                key = texts.setdefault(folded(text), text), places.get(name, name)
                 before = gains.get(key, 0.0)
                 gains[key] = before + gain if clicked else max(before, gain)
             problem, value = "unknown document", repr(name)

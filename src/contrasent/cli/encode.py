@@ -382,6 +382,7 @@ def dedupe(
         for pair in sorted(duplicates, key=lambda pair: -pair.score)
     ]
     if remove and pairs:
+        opened.close()  # a reader would keep the log of the change
         remove_rows(index, [pair["repeat"]["id"] for pair in pairs])
     lines = [
         f"{pair['score']:.4f}  {short(pair['repeat']['text'], 90)}\n"

@@ -118,6 +118,7 @@ def add_rows(
         problem = f"has no column {lacking[0]!r}, which the index keeps as metadata; add it, or "
         raise InputError(str(source), f"{problem}name the columns to keep by --metadata")
     encode = open_index_model(before, name, batch_size=batch_size)
+    before.close()  # a reader would keep the log of the change
     with open_writer(folder) as writer, progress.task("index", unit="texts") as advance:
         for block in blocks(table, ROWS_AT_ONCE):
             ids = None if id_column is None else block.ids  # numbers that are free

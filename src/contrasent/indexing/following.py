@@ -28,7 +28,7 @@ from contrasent.indexing.models import model_settings, open_index_model
 from contrasent.indexing.remaining import finish
 from contrasent.model.base import TaskEncoder
 from contrasent.search.folder import CHECKSUM, in_milvus, is_index
-from contrasent.search.index import Index
+from contrasent.search.index import Index, document_of
 from contrasent.search.opening import KeptVectors, resolve_index
 from contrasent.search.records import IndexRow, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_model
@@ -274,8 +274,8 @@ class _Follower:
         self.encode = encode
 
     def model(self, index: Index) -> TaskEncoder:
-        """The model of the index."""
-        if self.encode is None:
+        """The model of the index, which another process may have changed."""
+        if self.encode is None or self.encode.encoder.identity != index.model:
             self.encode = open_index_model(index, batch_size=self.batch_size)
         return self.encode
 
@@ -337,7 +337,7 @@ def apply_changes(
         for name in fresh
         if name in known and name not in changes.refreshed
         for row in writer.store.rows_of(name)
-        if file_of(row.metadata["document"], known) == name
+        if file_of(document_of(row.id, row.metadata), known) == name
     }
     _replace(writer, old, rows, encode)
     writer.put_files(fresh)

@@ -91,6 +91,7 @@ class RemainingRows:
                     if time.monotonic() >= end:
                         break
             finally:  # after Ctrl-C too
+                index.close()  # a reader would keep the log of the change
                 with Writer(self.folder) as writer:
                     was, now = index.facts, writer.facts
                     same = (was.identity, was.model) == (now.identity, now.model)

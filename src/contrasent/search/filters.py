@@ -312,23 +312,33 @@ def milvus_expression(where: Where) -> str:
 
 
 def _milvus_test(field: str, op: str, want: Any) -> str:
-    signs = {"$eq": "==", **_ORDER}
+    """One test; a comparison with a missing field would be neither true nor false in Milvus."""
+    if op == "$exists":
+        return f"exists {field}" if want else f"not (exists {field})"
+    if op in _MISSING:
+        return f"not ({_milvus_test(field, _MISSING[op], want)})"
+    return f"(exists {field}) and ({_milvus_comparison(field, op, want)})"
+
+
+def _milvus_comparison(field: str, op: str, want: Any) -> str:
     if op in _ORDER and isinstance(want, str):
         with suppress(ValueError, RecursionError):  # a number is asked for as both, as by "="
             if isinstance(number := json.loads(want), int | float):
-                return f"({field} {signs[op]} {number}) or ({field} {signs[op]} {_quoted(want)})"
-    if op in signs:
-        test = f"{field} {signs[op]} {_quoted(want)}"
-        return test if op in _ORDER else f"({test}) or json_contains({field}, {_quoted(want)})"
-    if op == "$ne":
-        return f"(not (exists {field})) or (not ({_milvus_test(field, '$eq', want)}))"
+                return f"({field} {_ORDER[op]} {number}) or ({field} {_ORDER[op]} {_quoted(want)})"
+    if op in _ORDER:
+        return f"{field} {_ORDER[op]} {_quoted(want)}"
     if op == "$in":
-        return " or ".join(f"({_milvus_test(field, '$eq', one)})" for one in want) or "id == ''"
-    if op == "$nin":
-        return " and ".join(f"({_milvus_test(field, '$ne', one)})" for one in want) or "id != ''"
-    if op == "$exists":
-        return f"exists {field}" if want else f"not (exists {field})"
-    return f"json_contains({field}, {_quoted(want)})"
+        parts = [f"({_milvus_comparison(field, '$eq', one)})" for one in want]
+        return " or ".join(parts) or "id == ''"
+    inside = f"json_contains({field}, {_quoted(want)})"
+    if op == "$eq":
+        return f"({field} == {_quoted(want)}) or {inside}"
+    if not isinstance(want, str):
+        return inside
+    if {*want} & {*"%_\\"}:  # which Milvus's "like" gives another meaning
+        problem = "Milvus finds no part of a text with %, _ or a backslash; = finds items of lists"
+        raise OptionError("where", want, problem)
+    return f"({field} like {_quoted(f'%{want}%')}) or {inside}"
 
 
 def _quoted(value: Any) -> str:
@@ -388,7 +398,9 @@ def date(value: str | float) -> Date | None:
     if len(text) > 10 and text[4:5] == "-":
         with suppress(ValueError):
             read = datetime.fromisoformat(text)
-            return (read.astimezone(UTC) if read.tzinfo else read).timetuple()[:6]
+            with suppress(OverflowError):  # within a day of the calendar's first or last
+                read = read.astimezone(UTC) if read.tzinfo else read
+            return read.timetuple()[:6]
     clock: Date = ()
     if match := _TIME.fullmatch(text):
         text, clock = match[1], tuple(int(part) for part in match.groups()[1:] if part)

@@ -133,10 +133,16 @@ def wrap_sqlite_errors(folder: Path | None) -> Iterator[None]:
                 f"{folder}: another process is writing to this index; try again when it has ended"
                 f"{see('index-locked')}"
             ) from error
-        if "full" in said or "readonly" in said or "disk I/O" in said:
-            problem = f"cannot write ({error}); {remedy(full='readonly' not in said)}"
+        if problem := cannot_write(said):
             raise OutputError(f"{folder}: {problem}") from error
         raise damaged(folder, error) from error
+
+
+def cannot_write(said: str) -> str:
+    """What to do about what SQLite said, if it could not write; otherwise ""."""
+    if any(part in said for part in ("full", "readonly", "disk I/O")):
+        return f"cannot write ({said}); {remedy(full='readonly' not in said)}"
+    return ""
 
 
 def unreadable(path: object, error: OSError) -> InputError:

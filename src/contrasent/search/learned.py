@@ -49,6 +49,15 @@ class Neighbors:
             products[here] = np.stack([(part * mean).sum(1), np.square(mean).sum(1)], axis=1)
         return cls(rows.astype(np.int32), products)
 
+    @classmethod
+    def among(cls, vectors: Vectors, numbers: Numbers, k: int) -> "Neighbors":
+        """The k nearest of some rows of an index for each of them; the other rows have none."""
+        near = cls.of(np.asarray(vectors[numbers]), k)
+        rows = np.full((len(vectors), k), -1, dtype=np.int32)
+        products = np.zeros((len(vectors), 2), dtype=np.float32)
+        rows[numbers], products[numbers] = numbers[near.rows], near.products
+        return cls(rows, products)
+
     def moved(self, place: Numbers) -> "Neighbors":
         """With new row numbers, ``place[old number]``; -1 for rows that are gone."""
         rows = np.append(place, -1).astype(np.int32)[self.rows]

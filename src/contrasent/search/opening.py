@@ -14,6 +14,7 @@ import numpy as np
 from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
 from contrasent.search.folder import (
+    cannot_write,
     check_target,
     check_vectors,
     checksum,
@@ -110,9 +111,9 @@ class KeptVectors:
                 self._database.execute(line)
         except sqlite3.DatabaseError as error:
             self._database.close()
-            problem = "another process is building it; try again later"
-            if "locked" not in str(error):
-                problem = f"{path} is damaged; remove it"
+            problem = cannot_write(str(error)) or f"{path} is damaged; remove it"
+            if "locked" in str(error):
+                problem = "another process is building it; try again later"
             raise OutputError(f"{self.index}: {problem}") from error
         # Nobody else makes this index now, so leftovers come from a run that was killed.
         files.recover_folder(self.index)
@@ -169,7 +170,6 @@ def create(
     facts: Facts,
     *,
     overwrite: bool = False,
-    batch_size: int = ROWS_AT_ONCE,
     documents: Mapping[str, dict[str, Any]] | None = None,
     source: str | None = None,
 ) -> BaseIndex:
@@ -189,7 +189,7 @@ def create(
         progress.task(title, total, "texts") as memo.advance,
         new_index(target, facts) as writer,
     ):
-        for block in blocks(rows, batch_size):
+        for block in blocks(rows, ROWS_AT_ONCE):
             given = memo if block.vectors is None else block.vectors
             writer.write_rows(block._replace(vectors=given), replace=False)
             if source is not None or block.vectors is not None:

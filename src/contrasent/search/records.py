@@ -176,7 +176,7 @@ class EncodedRecords:
 
     def __init__(self, source: str, columns: TableColumns) -> None:
         text, identity, metadata = columns.text, columns.identity, list(columns.metadata)
-        self.source, self.skipped, self.files = source, 0, find(source)
+        self.source, self.files = source, find(source)
         schemas = [_schema(file) for file in self.files]
         names = [*dict.fromkeys(name for schema in schemas for name in schema.names)]
         self.text = text or (TEXT if TEXT in names else None)
