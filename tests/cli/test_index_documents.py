@@ -155,11 +155,11 @@ def test_a_file_that_goes_while_the_folder_is_read(bert, tmp_path, monkeypatch):
 
 
 def test_what_a_disk_failed_to_give_is_read_by_the_next_sync(bert, tmp_path, monkeypatch):
-    """A table whose end cannot be read once is not taken for the shorter one."""
+    """A table whose end cannot be read once is not the shorter one; what is removed stays away."""
     from contrasent.documents.archives import Reason, Skip
     from contrasent.documents.worker import FileReader
 
-    notes, index = tmp_path / "notes", tmp_path / "ix"
+    notes, index, other = (tmp_path / name for name in ("notes", "ix", "other"))
     notes.mkdir()
     put(notes, "a.csv", "question,answer\nWhere is it?,In the shed.\nWhen is it?,At noon.\n")
     os.utime(notes / "a.csv", ns=(1, 1))
@@ -176,6 +176,9 @@ def test_what_a_disk_failed_to_give_is_read_by_the_next_sync(bert, tmp_path, mon
     monkeypatch.undo()
     assert "skipped 1, unreadable: a.csv (remainder)" in said
     assert rows(index).keys() == {"a.csv#1#1"}
+    shutil.copytree(index, other)
+    run("index", other, "--remove", "a.csv#1")
+    assert synced(other).endswith("0 unchanged, 1 removed manually before") and not rows(other)
     assert synced(index) == "0 added, 1 changed, 0 deleted, 0 unchanged"
     assert rows(index).keys() == {"a.csv#1#1", "a.csv#2#1"}
     assert synced(index) == "0 added, 0 changed, 0 deleted, 1 unchanged"

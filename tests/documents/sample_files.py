@@ -221,7 +221,7 @@ def compound(tree):
     return head + struct.pack("<108I", *[none] * 108) + b"".join(sectors) + tail
 
 
-def msg(subject="Ducks", body="The pond is full."):
+def msg(subject="Ducks", body="The pond is full.", attached="bill.txt"):
     def text(value):
         return value.encode("utf-16-le")
 
@@ -232,7 +232,7 @@ def msg(subject="Ducks", body="The pond is full."):
         "__properties_version1.0": b"\0" * 32,
         "__attach_version1.0_#00000000": {
             "__substg1.0_37010102": b"Four euros.".ljust(4096), "__substg1.0_3707001F":
-            text("bill.txt"), "__properties_version1.0": struct.pack("<QIIQ", 0, 0x37050003, 6, 1),
+            text(attached), "__properties_version1.0": struct.pack("<QIIQ", 0, 0x37050003, 6, 1),
         },
     })  # fmt: skip
 
@@ -296,6 +296,9 @@ TEXTS = {
         ((), ("Summary: Tea, and cake\nDtstart: 2024-05-06 12:00",))]),
     "a.vcf": ("BEGIN:VCARD\nFN:Ann Lee\nTEL;TYPE=home:555\nEND:VCARD\n", "", [
         ((), ("Fn: Ann Lee\nTel: 555",))]),
+    "b.vcf": ("BEGIN:VCARD\nN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:=4D=C3=BC=6C=6C=65=72;=4A=\n"
+        "=C3=B6=72=67;;;\nNOTE;QUOTED-PRINTABLE:One=0D=0Atwo\nEND:VCARD\n", "", [
+        ((), ("N: Müller Jörg\nNote: One\ntwo",))]),
     "a.xml": ("<a><p v='1'><name>Al</name><city>Bern</city></p><p>The <b>bold</b> one.</p></a>",
         "", [
         ((), ("v: 1; name: Al; city: Bern", "The bold one."))]),
@@ -306,9 +309,13 @@ TEXTS = {
     "b.tex": ("G\\\"odel, {\\'E}t\\'{e}, na\\\"{\\i}f, Stra{\\ss}e, \\c{c}a, \\O re, Espa\\~na"
         "\\footnote{Old.} at \\href{http://a.b}{home}.", "", [
         ((), ("Gödel, Été, naïf, Straße, ça, Øre, España Old. at http://a.b home.",))]),
+    "c.tex": ("\\title[T]{On {T}rees\\thanks{By X.}}\n\\begin{document}\nMud.\\date{5 {M}ay}\n"
+        "\\end{document}", "On Trees By X.", [((), ("Mud.",))]),
     "a.srt": ("1\n00:00:01,000 --> 00:00:02,000\nHello <i>there</i>,\n\n2\n00:00:03,000 --> "
         "00:00:04,000\ncaptain.\n", "", [((), ("Hello there, captain.",))]),
     "a.vtt": ("WEBVTT\n\nNOTE x\n\n00:01.000 --> 00:02.000\nAhoy.\n", "", [((), ("Ahoy.",))]),
+    "b.vtt": ("WEBVTT\n\n" + "".join(f"00:{n}.000 --> 00:{n}.900\n \nAhoy {n}.\n \n" for n in range(
+        20, 31)), "", [((), (" ".join(f"Ahoy {n}." for n in range(20, 30)), "Ahoy 30."))]),
     "a.org": ("* River\n\n** Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
     "a.adoc": ("= River\n\n== Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
 }  # fmt: skip

@@ -37,7 +37,9 @@ def test_markdown_has_title_headings_code_and_tables(tmp_path):
         )),
         Section(("Banks",), ("one bank", "other bank", "if x:\n    flow(x)")),
         Section(("Banks", "Left"), ("a | b\n1 | 2",)), Section(("Delta",), ("It ends.",)),
-    ), {"layout": "page", "date": "2024-03-05", "tags": ["x", "y"], "n": 3})  # fmt: skip
+    ), {
+        "layout": "page", "date": "2024-03-05", "tags": ["mud", "a", "b", "x", "y"], "n": 3,
+    })  # fmt: skip
     toml = "+++\ntitle = 'T'\ndate = 2024-03-05\ndraft = true\n[more]\na = 1\n+++\nMud.\n"
     document = one(tmp_path, "b.md", toml)
     assert (document.title, document.metadata) == ("T", {"date": "2024-03-05", "draft": True})
@@ -66,7 +68,7 @@ def test_a_line_of_a_mailbox_is_read_in_pieces():
 
 def test_python_gives_a_section_a_definition_and_loses_no_line(tmp_path):
     source = (
-        '"""Rivers.\n\nThey ``flow``."""\n\nimport os  # here\n\n\n@deco\nclass River:\n'
+        '"""Rivers.\n\nThey ``flow``."""\n\nimport os  # here\n\n\f\n@deco\nclass River:\n'
         '    """A river."""\n\n    length = 3\n\n    def flow(self):\n        """Flow on."""\n'
         "        return os\n\n    # a remark\n\n\nasync def rain():\n    return 1\nlast = 2\n"
     )
@@ -77,7 +79,8 @@ def test_python_gives_a_section_a_definition_and_loses_no_line(tmp_path):
     assert document.sections[0].paragraphs[:2] == ("Rivers.", "They flow.")
     assert document.sections[2].paragraphs[0] == "Flow on."
     text = "\n".join(p for section in document.sections for p in section.paragraphs)
-    for line in ("import os  # here", "@deco", "length = 3", "# a remark", "return os", "last = 2"):
+    kept = "import os  # here", "@deco", "class River:", "length = 3", "# a remark", "return os"
+    for line in (*kept, "last = 2"):
         assert text.count(line) == 1
 
 
@@ -153,10 +156,17 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     assert [(d.title, d.metadata) for d in DocumentSource(staff)] == [
         ("Bo", {"year": "2024", "note": "x"})
     ] * 2
+    long = f"{PROSE} {PROSE}"
+    staff.write_text(
+        f"text,notes,sku\n{PROSE},{long},QX-77\n{PROSE},{long},QX-78\n{PROSE},,QX-79\n"
+    )
+    codes = [d.sections[0].paragraphs[-1] for d in DocumentSource(staff)]
+    assert codes == ["sku: QX-77", "sku: QX-78", "sku: QX-79"]
     typed = {"year": 2024, "new": True, "tags": ["a", "b"], "at": "2024-05-03 10:15"}
-    gaps = {"isbn": 1 << 60, "gap": None, "nan": float("nan")}
+    gaps = {"isbn": 1 << 60, "gap": None, "nan": float("nan"), "page": 3}
     bare.with_name("c.jsonl").write_text(json.dumps({"text": PROSE, **typed, **gaps}))
-    (found,) = DocumentSource(tmp_path / "c.jsonl")
+    (found,) = source = DocumentSource(tmp_path / "c.jsonl")
+    assert source.report.columns["c.jsonl"].endswith("gap, nan; not used: page")
     assert found.metadata == {**typed, "isbn": str(1 << 60)}
     assert found.sections == (Section((), (PROSE,)),)
     bare.with_name("c.jsonl").write_text('{"name": "Bo", "new": false, "n": [1, 2], "x": NaN}')

@@ -126,10 +126,10 @@ def test_runs_of_spaces_in_odt_stay_spaces_and_its_numbers_are_named():
         "</office:document-content>"
     )
     mime = "application/vnd.oasis.opendocument.text"
-    parsed, passed = read(
-        partial(read_word, ".odt"), zipped({"mimetype": mime, "content.xml": content})
-    )
-    assert (texts(parsed), passed) == (["Two words here"], [])
+    meta = "<meta><keyword>mud</keyword><keyword>sand</keyword></meta>"
+    files = {"mimetype": mime, "content.xml": content, "meta.xml": meta}
+    parsed, passed = read(partial(read_word, ".odt"), zipped(files))
+    assert (texts(parsed), parsed[2], passed) == (["Two words here"], {"tags": ["mud", "sand"]}, [])
     level = '<text:list-level-style-number style:num-format="1" xmlns:style="s"/>'
     numbered = f'<text:list-style style:name="N" xmlns:style="s">{level}</text:list-style>'
     numbered += '<text:list text:style-name="N"><text:list-item><text:p>One</text:p>'
@@ -391,8 +391,12 @@ def test_what_was_guessed_is_said_and_can_be_set(tmp_path):
     source = DocumentSource(tmp_path / "a.txt", encoding="cp1250")
     assert [texts((0, d.sections)) for d in source] == [["Mud über alles"]]
     assert not source.report.guessed
-    with pytest.raises(OptionError, match="--encoding 'utf9': is not an encoding"):
-        DocumentSource(tmp_path, encoding="utf9")
+    for name in ("utf9", "base64", "undefined"):
+        with pytest.raises(OptionError, match=f"--encoding '{name}': is not an encoding"):
+            DocumentSource(tmp_path, encoding=name)
+    assert decode(b"Content-Transfer-Encoding: base64\n\nCaf\xe9 au lait")[0].endswith(
+        "Café au lait"
+    )
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "b.json"])
@@ -426,10 +430,13 @@ def test_utf8_with_a_foreign_byte_stays_utf8(tmp_path):
     ("a.txt", "Log in at kiel.\n\nPassword: hunter2secret\n"),
     ("a.html", "<p>At kiel.<p>API key: abcdef123456<pre>password = hunter2secret</pre>"),
     ("a.eml", "Subject: kiel\n\nThe host is kiel.\n\npassword: hunter2secret\n"),
+    ("b.eml", "Subject: Your password: hunter2secret\n\nThe host is kiel.\n"),
+    ("b.md", "# Hosts\n\n## Password: hunter2secret\n\nThe host is kiel.\n"),
+    ("b.csv", "text,note\nThe host of the archive is kiel.,password: hunter2secret\n"),
 ])  # fmt: skip
 def test_passwords_are_left_out_of_every_format(tmp_path, name, content):
     found = one_of(tmp_path, name, content)
-    shown = " ".join(f"{texts((0, d.sections))} {d.metadata}" for d in found)
+    shown = " ".join(f"{d.title} {texts((0, d.sections))} {d.metadata}" for d in found)
     assert "kiel" in shown
     assert "hunter2secret" not in shown and "abcdef123456" not in shown
 
@@ -492,7 +499,7 @@ def tree(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"Text of {name}.")
     (tmp_path / "z.zip").write_bytes(zipped({"g.md": "Text g.", "drafts/h.md": "Text h."}))
-    (tmp_path / ".gitignore").write_text("build/\n*.md\n!guide/*.md\n!keep.md\n")
+    (tmp_path / ".gitignore").write_text("*.md\n!guide/*.md\n!keep.md\nbuild/\n", "utf-8-sig")
     (tmp_path / "x" / ".gitignore").write_text("!keep.md\n# a comment\n")
     return tmp_path
 

@@ -108,10 +108,15 @@ def test_rows_of_a_workbook_keep_the_names_of_their_columns(tmp_path):
         "#Texts#1": ("Ducks", (Section((), ("They swim.",)),), {**about, "isbn": NUMBER}),
         "#Form": ("Form", (Section((), ("Applicant: Dora\nStreet: Quay 3",)),), about),
     }  # fmt: skip
-    chosen, _ = rows_of(tmp_path, "a.xlsx", book, columns=["city"])
+    chosen, skipped = rows_of(tmp_path, "a.xlsx", book, columns=["city"])
     assert [sections[0].paragraphs for _, sections, _ in chosen.values()] == [("Oslo",), ("Rome",)]
+    lacking = ["a.xlsx#Notes", "a.xlsx#Texts", "a.xlsx#Form"]
+    assert skipped == {"table without the chosen columns": lacking}
+    openpyxl = pytest.importorskip("openpyxl")
+    noted = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    noted["Staff"]["A1"].comment = openpyxl.comments.Comment("Ask Bo", "Bo")
     with pytest.raises(OptionError, match=r"'town'.*unknown column"):
-        rows_of(tmp_path, "a.xlsx", book, columns=["town"])
+        rows_of(tmp_path, "a.xlsx", saved(noted), columns=["town"])
     found, _ = rows_of(tmp_path, "a.ods", ods(STAFF))
     assert [sections[0].paragraphs[0] for _, sections, _ in found.values()] == FIELDS
 
@@ -134,6 +139,11 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
         "": ("Ducks", (Section(who, ("The pond is full.",)),), sent),
         "#bill.txt": ("", (Section((), ("Four euros.",)),), {}),
     }
+    raw = "Subject: Frühe Fähre\nFrom: Jörg <j@x.org>\n\nIt leaves at six.\n".encode()
+    found, _ = rows_of(tmp_path, "u.eml", raw)
+    assert found[""][::2] == (
+        "Frühe Fähre", {"from": "Jörg <j@x.org>", "subject": "Frühe Fähre"}
+    )  # fmt: skip
     found, _ = rows_of(tmp_path, "a.mbox", MBOX)
     assert [(title, sections) for title, sections, _ in found.values()] == [
         ("One", (Section(who, ("Hello from box one.", "From here on.")),)),
@@ -141,6 +151,8 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
     ]
     _, skipped = rows_of(tmp_path, "b.eml", EML.replace("bill.md", ".env"))
     assert skipped == {"secret": ["b.eml#.env"]}
+    found, skipped = rows_of(tmp_path, "b.msg", msg(attached="passwords.txt"))
+    assert ([*found], skipped) == ([""], {"secret": ["b.msg#passwords.txt"]})
     found, skipped = rows_of(
         tmp_path, "c.eml", EML.replace("Forty ducks café.", "password: hunter22")
     )

@@ -61,6 +61,8 @@ CODE = {
     "import sys; sys.kept = bytearray(900 << 20); raise OSError": Reason.BROKEN,
     "bytearray(1 << 29); raise OSError": Reason.BROKEN,
     "raise OSError(5, 'a disk')": Reason.UNREADABLE, "open('/gone')": Reason.UNREADABLE,
+    "from contrasent.text.sources import reading\nwith reading('a'): raise OSError(5, 'a disk')":
+        Reason.UNREADABLE,
     "raise NotImplementedError": Reason.BROKEN, "raise SystemExit": Reason.ENDED,
     "import os; os.close(1); print('[1]'); os.system('echo [2]')": Reason.BROKEN,
 }  # fmt: skip

@@ -167,7 +167,7 @@ class Choice:
         """What git ignores in a folder by the file in it."""
         with suppress(OSError):
             if self._gitignore:
-                lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
+                lines = (folder / ".gitignore").read_text("utf-8-sig", "replace").splitlines()
                 return [(folder, _patterns(lines))]
         return []
 
@@ -243,7 +243,7 @@ def _folder(
                 reason = choice.reason(name, folder=within)
             if reason is None and _is_ignored(path, ignored, folder=within):
                 reason = Reason.IGNORED
-            if reason is None and any((path / made).is_file() for made in _MADE):
+            if reason is None and within and any((path / made).is_file() for made in _MADE):
                 reason = Reason.TOOLS
             if reason is None and not (within or item.is_file()):
                 reason = Reason.NO_FILE
@@ -302,7 +302,8 @@ def may_pass(error: Exception) -> bool:
     """Whether a file may be readable next time: its disk or network failed, not its content."""
     # Those of a parser have no number, or that of a wrong offset or of a stream that is closed.
     parsers = (None, errno.EINVAL, errno.EBADF)
-    return isinstance(error, OSError) and error.errno not in parsers
+    cause = error.__cause__ or error  # of what `reading` raises
+    return isinstance(cause, OSError) and cause.errno not in parsers
 
 
 def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:

@@ -97,8 +97,9 @@ def _beyond_ascii(data: bytes) -> bytes:
 def known(name: str) -> str:
     """An encoding that was given, by the name that Python has for it; "" if none was."""
     try:
+        "a".encode(name or "utf-8")  # base64 is a codec, but not of text
         return codecs.lookup(name).name if name else ""
-    except LookupError:
+    except (LookupError, UnicodeError):
         problem = (
             "is not an encoding; use for instance cp1252, iso-8859-2, cp1251, shift_jis or gb18030"
         )
@@ -146,7 +147,8 @@ codecs.register_error(FOREIGN, _foreign)
 def _declared(start: bytes) -> str:
     for found in _DECLARED.finditer(start[:2048]):
         name = next(filter(None, found.groups())).decode("ascii", "ignore").casefold()
-        with suppress(LookupError):
+        with suppress(LookupError, UnicodeError):
+            "a".encode(name)
             known = codecs.lookup(name).name
             if known not in ("utf-8", "utf-16", "utf-32"):
                 # Browsers read Latin-1 as Windows-1252.

@@ -249,8 +249,6 @@ class DocumentSource:
                     report.skip(reason, entry.name + suffix)
                     if report.documents == before and reason in PASSING:
                         self.files.pop(entry.name, None)  # it may be readable next time
-                    elif reason in PASSING:  # so may the remainder
-                        self.files[entry.name] |= {"skipped": reason, "digest": "", "modified": 0}
                     else:
                         self.files[entry.name]["skipped"] = reason
                 if entry.name in self.files and entry.changed():

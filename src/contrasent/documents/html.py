@@ -78,7 +78,7 @@ def _parsed(text: str) -> "LexborNode":
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
         raise Skip(Reason.NEEDS_DOCUMENTS) from None
-    root = LexborHTMLParser(text.replace("\0", "")).root
+    root = LexborHTMLParser(text).root
     if root is None:
         raise Skip(Reason.EMPTY)
     return root

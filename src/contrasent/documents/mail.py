@@ -45,6 +45,14 @@ class Mail:
     attachments: list[tuple[str, bytes]]
 
 
+class _Headers(policy.Compat32):
+    """Headers whose bytes beyond ASCII are text, as RFC 6532 has them."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        data = value.replace("\0", "").encode("ascii", "surrogateescape")
+        return value if value.isascii() else decode(data)[0]
+
+
 def messages(stream: IO[bytes]) -> Iterator[bytes | None]:
     """The mails of an mbox file, each from a line "From " after a blank one; None if too long."""
     lines, size, blank, whole = list[bytes](), 0, True, True
@@ -65,7 +73,7 @@ def messages(stream: IO[bytes]) -> Iterator[bytes | None]:
 def parse_mail(data: bytes) -> Mail:
     """The texts of a mail in their order, and what is attached; unreadable parts are left out."""
     # By the older policy: the newer one takes seconds for a header of a few thousand characters.
-    message = BytesParser(policy=policy.compat32).parsebytes(data)
+    message = BytesParser(policy=_Headers()).parsebytes(data)
     texts, attachments = list[str](), list[tuple[str, bytes]]()
     for number, part in enumerate(_parts(message), 1):
         name, kind = _decoded_header(_stated(part.get_filename)), part.get_content_type()

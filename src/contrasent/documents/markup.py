@@ -141,7 +141,9 @@ def read_marked(mark: str, text: str) -> Parsed:
 _TEX_INLINE = re.compile(r"\\(?:emph|text\w{2}|underline|mbox|url|texttt|textsc)\{([^{}]{0,500})\}")
 _PART = re.compile(r"\\(part|chapter|(?:sub){0,2}section|paragraph)\*?\{([^{}]{0,300})\}")
 _PARTS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
-_TEX_ABOUT = re.compile(r"\\(title|author|date)\{([^{}]{0,500})\}")
+_TEX_ABOUT = re.compile(
+    r"\\(title|author|date)(?:\[[^\]\n]{0,200}\])?\{((?:[^{}]|\{[^{}]{0,300}\}){0,500})\}"
+)
 _ACCENTED = "'`^\"~=.cvuHr"
 _ACCENTS = "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0327\u030c\u0306\u030b\u030a"  # of each
 _ACCENT = re.compile(r"\\([\"'`^~=.]|[cvuHr](?=[ {]))\s*\{?\s*\\?([A-Za-z])\}?")
@@ -151,7 +153,7 @@ _LETTER = re.compile(rf"\\({'|'.join(_LETTERS)})(?![A-Za-z])(?:\{{\}}| )?")
 _TEX = [
     (re.compile(r"(?<!\\)%[^\n]*"), ""),
     (re.compile(r"\\(?:label|ref|eqref|cite\w?|includegraphics|usepackage|bibliography\w{0,5}"
-                r"|documentclass|title|author|date)(?:\[[^\]\n]{0,200}\])?\{[^{}]{0,500}\}"), ""),
+                r"|documentclass)(?:\[[^\]\n]{0,200}\])?\{[^{}]{0,500}\}"), ""),
     (re.compile(r"\\(?:begin|end)\{[^{}]{0,50}\}(?:\[[^\]\n]{0,100}\])?|\\item\b|\\par\b"), "\n\n"),
     (re.compile(r"\\([%&_#$])"), r"\1"),
     (re.compile(r"\\(?:footnote|thanks)\b|\}\{"), " "),
@@ -169,7 +171,7 @@ def read_tex(text: str) -> Parsed:
         text = _TEX_INLINE.sub(r"\1", text)
     about = {name: without_tex(value) for name, value in _TEX_ABOUT.findall(text)}
     _, begins, body = text.partition("\\begin{document}")
-    builder, start, body = SectionBuilder(), 0, body if begins else text
+    builder, start, body = SectionBuilder(), 0, _TEX_ABOUT.sub("", body if begins else text)
     for part in [*_PART.finditer(body), None]:
         end = len(body) if part is None else part.start()
         for block in re.split(r"\n[ \t]*\n", without_tex(body[start:end])):

@@ -141,6 +141,7 @@ def properties(archive: zipfile.ZipFile) -> dict[str, Any]:
         for element in parsed(archive, name).iter():
             key, text = _PROPERTIES.get(local(element)), (element.text or "").strip()
             if key and text:
+                text = f"{about[key]}, {text}" if key == "tags" and key in about else text
                 about[key] = max(about.get(key, ""), text) if key == "date" else text
     return about
 

@@ -27,6 +27,7 @@ from contrasent.documents.sections import (
     clean,
     described,
     flat,
+    holds_key,
     one_line,
     without_keys,
 )
@@ -182,7 +183,7 @@ def _read(file: File) -> Iterator[Document]:
     """The documents of a file that are fit to be indexed, without their keys."""
     if file.entry.size == 0:
         raise Skip(Reason.EMPTY)
-    repetition, literal = _Repetition(), file.entry.suffix in LITERAL
+    repetition = _Repetition()
     whole, found = None, False  # why the document that the file is cannot be read
     for document in READERS.get(file.entry.suffix, _unknown)(file):
         texts = [text for section in document.sections for text in section.paragraphs]
@@ -194,12 +195,15 @@ def _read(file: File) -> Iterator[Document]:
         else:
             repetition.add(*texts)
         if reason is None:
-            sections, keys = without_keys(document.sections, literal=literal or file.tabular)
-            if keys:
-                file.tell("keys", keys)
+            literal = file.tabular or file.entry.suffix in LITERAL
+            sections, keys = without_keys(document.sections, literal=literal)
+            hidden = holds_key(document.title, literal=literal)
+            if keys or hidden:
+                file.tell("keys", keys + hidden)
             if sections:
                 found = True
-                yield replace(document, sections=sections)
+                title = "" if hidden else document.title
+                yield replace(document, title=title, sections=sections)
                 continue
             reason = Reason.SECRET
         if file.tabular:
@@ -323,8 +327,11 @@ def _outlook(file: File) -> Iterator[Document]:
     metadata = {key: value.replace('"', "") for key, value in headers.items() if value}
     yield from _mail(file, "", Mail(metadata, text.replace("\r\n", "\n"), []))
     for child in result.children or ():
-        text = file.check(str(child.result.content))
-        yield file.document(read_text(text), f"#{one_line(str(child.path))}")
+        part = f"#{one_line(str(child.path))}"
+        with file.others_are_read(part):
+            if reason := reason_to_skip(str(child.path)):
+                raise Skip(reason)
+            yield file.document(read_text(file.check(str(child.result.content))), part)
 
 
 # ---------------------------------------------------------------------- rows
@@ -392,7 +399,8 @@ def _sheets(file: File) -> Iterator[Document]:
     """The rows of a workbook; a sheet without a header row is one document."""
     sheets, told = read_book(file.content(), file.skip)
     file.tabular = True
-    lacking, about, rows = list[Skip](), described(told), list[Iterable[Document]]()
+    lacking, about, rows = dict[str, Skip](), described(told), list[Iterable[Document]]()
+    read = False  # a sheet, not only what is noted on one
     for sheet in sheets:
         shown = f"{file.name}#{sheet.name}"
         if sheet.notes:
@@ -404,13 +412,17 @@ def _sheets(file: File) -> Iterator[Document]:
         try:
             chosen, found = read_rows(sheet.rows, shown, sheet.name, file.columns)
         except Skip as skip:
-            lacking.append(skip)
+            if any(map(any, sheet.rows)):
+                lacking[f"#{sheet.name}"] = skip
             continue
         rows.append(found)
+        read = True
         if chosen:
             file.tell("columns", chosen)
-    if lacking and not rows:
-        raise lacking[0]
+    if lacking and not read:
+        raise next(iter(lacking.values()))
+    for part, skip in lacking.items():
+        file.skip(skip.args[0], part)
     for row in chain.from_iterable(rows):
         yield replace(row, metadata=about | row.metadata)
 

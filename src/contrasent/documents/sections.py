@@ -215,7 +215,10 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
             several = [part for one in several if one for part in str(one).split(",")]
         plain = (_plain(one, day=name == "date") for one in several[:MOST])
         values = [one for one in plain if one not in ("", None)]
-        secret = _SECRET_NAME.fullmatch(name) or any(_KEY.search(str(one)) for one in values)
+        secret = _SECRET_NAME.fullmatch(name) or any(holds_key(str(one)) for one in values)
+        if name in metadata and name in _SAME.values():  # by another name
+            known = metadata[name] if isinstance(metadata[name], list) else [metadata[name]]
+            values = list(dict.fromkeys([*known, *values]))[:MOST]
         if values and name not in ("", *PLACES) and not secret:
             metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
     return metadata
@@ -270,10 +273,15 @@ def clean(text: str) -> str:
     return HALF.sub("", _CONTROL.sub("", text))
 
 
+def holds_key(text: str, *, literal: bool = False) -> bool:
+    """Whether a line holds a key."""
+    return bool(_KEY.search(text) or (_ASSIGNED if literal else _TOLD).search(text))
+
+
 def without_keys(
     sections: Iterable[Section], *, literal: bool = False
 ) -> tuple[tuple[Section, ...], int]:
-    """Sections without the lines (in prose, sentences) that hold a key, and how many those were.
+    """Sections without the lines (in prose, sentences) and headings that hold a key; their number.
 
     What is assigned to the name of a password is one; in prose it must have a digit. ``literal``:
     it is code, configuration or a table, where any literal is one.
@@ -282,18 +290,20 @@ def without_keys(
     cleaned, total, inside = [], 0, False
     for section in sections:
         paragraphs = []
+        headings = tuple(one for one in section.headings if not holds_key(one, literal=literal))
+        total += headings != section.headings
         for text in section.paragraphs:
             if inside or any(hint in text for hint in _HINTS) or assigned.search(text):
-                text, count, inside = _clean(text, inside, assigned)
+                text, count, inside = _clean(text, inside, literal)
                 total += count
             if text:
                 paragraphs.append(text)
         if paragraphs:
-            cleaned.append(replace(section, paragraphs=tuple(paragraphs)))
+            cleaned.append(replace(section, headings=headings, paragraphs=tuple(paragraphs)))
     return tuple(cleaned), total
 
 
-def _clean(text: str, inside: bool, assigned: re.Pattern[str]) -> tuple[str, int, bool]:
+def _clean(text: str, inside: bool, literal: bool) -> tuple[str, int, bool]:
     """A paragraph without what holds a key; ``inside``: a private key continues."""
     mark = "\n" if "\n" in text else " "
     lines, count = [], 0
@@ -302,8 +312,8 @@ def _clean(text: str, inside: bool, assigned: re.Pattern[str]) -> tuple[str, int
             inside = _KEY_END not in line
             continue
         inside = False
-        fields = line.split("; ") if assigned is _ASSIGNED else [line]  # of a row or a record
-        kept = [one for one in fields if not (_KEY.search(one) or assigned.search(one))]
+        fields = line.split("; ") if literal else [line]  # of a row or a record
+        kept = [one for one in fields if not holds_key(one, literal=literal)]
         lines += ["; ".join(kept)] * bool(kept)
         count += len(kept) < len(fields)
         inside = "PRIVATE KEY" in line and _KEY_END not in line

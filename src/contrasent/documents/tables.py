@@ -28,6 +28,7 @@ from contrasent.documents.office import (
     report_embedded,
 )
 from contrasent.documents.sections import (
+    PLACES,
     Document,
     Section,
     SectionBuilder,
@@ -105,7 +106,7 @@ def _read(
                 continue
             given = dict(zip(places, cells or (), strict=False))
             row = list(zip(chosen, map(as_text, cells or ()), strict=False))
-            of = {role: text for (role, _), text in row}
+            of = {role: text for (role, _), text in row if text.strip()}
             title, builder = one_line(of.get("title", "")), SectionBuilder()
             for (role, _), text in row:
                 if role == "text":
@@ -114,7 +115,7 @@ def _read(
             fields = spelled((names[at], text) for (role, at), text in row if role == "field")
             builder.heading(1, above if fields else "")
             builder.paragraph(fields)
-            if of.get("text", "").strip():  # words find product numbers
+            if "text" in of:  # words find product numbers
                 builder.paragraph(
                     spelled((names[at], text) for (_, at), text in row if at in coded)
                 )
@@ -129,7 +130,11 @@ def _read(
             name = clean(of.get("id", "")).strip() or number
             yield Document(f"{table.source}#{name}", title, sections, metadata)
 
-    places = [(SPOKEN.get(role, role), at) for role, at in chosen]
+    places = [
+        (SPOKEN.get(role, role), at)
+        for role, at in chosen
+        if role != "fact" or clean(table.columns[at]).casefold() not in PLACES
+    ]
     return spoken(table.columns, places) if places else "", documents()
 
 

@@ -2,12 +2,14 @@
 
 import ast
 import json
+import quopri
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from contrasent.documents.encodings import decode
 from contrasent.documents.markup import without_rst
 from contrasent.documents.sections import Parsed, SectionBuilder, spelled
 
@@ -39,6 +41,10 @@ _FOR_PROGRAMS = re.compile(
     r"|LAST-MODIFIED|PRIORITY|TZ\w*|PHOTO|LOGO|KEY|REV|X-[\w-]+|RRULE|ACTION|TRIGGER)(?:;.*)?$",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(  # as vCard 2.1 writes names beyond ASCII
+    r"^([^:\n]{0,200};(?:ENCODING=)?QUOTED-PRINTABLE[^:\n]{0,200}:)((?:.*=\n)*.*)",
+    re.IGNORECASE | re.MULTILINE,
+)
 _MARKUP = [
     (re.compile(r"(?<!\w)\[`?[~!]?([\w.*]+)`?\](?!\()|\[([^\[\]]+)\]\([^)\s\[]*\)"), r"\1\2"),
     (re.compile(r"\s+"), " "),
@@ -69,7 +75,7 @@ def read_text(text: str) -> Parsed:
 
 def read_python(text: str) -> Parsed:
     """Title (a lone definition) and sections; a file that does not parse is one section of code."""
-    builder, lines, done = SectionBuilder(), text.splitlines(), 0
+    builder, lines, done = SectionBuilder(), text.split("\n"), 0  # as ast counts them
     for names, node in definitions(text):
         if not isinstance(node, ast.Module):
             start = min(one.lineno for one in (node, *node.decorator_list)) - 1
@@ -153,10 +159,15 @@ def read_object(value: Any) -> Parsed:
     return builder.finish()
 
 
+def _unquoted(found: re.Match[str]) -> str:
+    data = quopri.decodestring(found[2].encode()).replace(b"\0", b"")
+    return found[1] + decode(data)[0].replace("\n", "\\n")
+
+
 def read_calendar(text: str) -> Parsed:
     """Appointments or addresses: their lines, which may be folded, without what is for programs."""
     builder, lines = SectionBuilder(), list[str]()
-    for line in re.sub(r"\n[ \t]", "", text).splitlines():
+    for line in re.sub(r"\n[ \t]", "", _QUOTED.sub(_unquoted, text)).splitlines():
         name, _, value = line.partition(":")
         if _FOR_PROGRAMS.match(name):
             continue
@@ -177,11 +188,12 @@ def read_calendar(text: str) -> Parsed:
 def read_captions(text: str) -> Parsed:
     """Subtitles as prose, several per paragraph."""
     builder, said = SectionBuilder(), list[str]()
-    for block in re.split(r"\n[ \t]*\n", text):
+    # A line of blanks ends a caption only where the next begins.
+    for block in re.split(rf"\n\n+|\n[ \t]+\n(?=(?:.*\n)?{_TIMES.pattern})", text):
         lines = block.splitlines()
         timed = next((at for at, line in enumerate(lines, 1) if _TIMES.match(line)), len(lines))
         shown = (line for line in lines[timed:] if not _TIMES.match(line))
-        said += (_MARKS.sub("", line).strip() for line in shown)
+        said += filter(None, (_MARKS.sub("", line).strip() for line in shown))
         if len(said) >= CAPTIONS and said[-1].endswith((".", "!", "?")):
             builder.paragraph(" ".join(said))
             said.clear()

@@ -13,7 +13,14 @@ import numpy as np
 
 from contrasent import progress
 from contrasent.documents.archives import Entry, Reason
-from contrasent.documents.folder import DocumentSource, Origin, ReadReport, facts_of, file_of
+from contrasent.documents.folder import (
+    PASSING,
+    DocumentSource,
+    Origin,
+    ReadReport,
+    facts_of,
+    file_of,
+)
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError, OutputError, UserError, brief, import_extra
@@ -69,6 +76,10 @@ def compare(index: Store, source: DocumentSource, checksum: bool) -> Changes:
         facts = known.get(entry.name)
         if facts is None:
             changes.added.append(entry)
+            continue
+        # What was left of a file may be readable now; rows that were removed stay away.
+        if facts.get("skipped") in PASSING and not facts.get("removed"):
+            changes.changed.append(entry)
             continue
         same = (facts["size"], facts["modified"]) == (entry.size, entry.modified)
         if same and entry.modified < trusted:
