@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from contrasent import metrics
-from contrasent.datasets.official import STS_TASKS
+from contrasent.datasets.official import STS_TASKS, STS_YEARS
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate.sts import check_pairs, several_pairs, sts
@@ -37,7 +37,8 @@ class Bag:
 @pytest.fixture
 def data(named_pairs):
     parts = {task: (made(task, 40, i),) for i, task in enumerate(STS_TASKS)}
-    parts["STS12"] = (made("garden", 30, 20), made("market", 60, 21))
+    for i, year in enumerate(STS_YEARS):
+        parts[year] = (made("garden", 30, 20 + i), made("market", 60, 30 + i))
     named_pairs(lambda task, **_: parts[task])
     return parts
 
@@ -59,6 +60,15 @@ def test_all_mean_and_wmean_are_what_they_say(data, items_give_the_values):
         assert report.one(task="STS12/garden", metric=name).value == pytest.approx(each[0])
     assert len(report) == items_give_the_values(report) == 10
     assert items_give_the_values(sts(Bag(), resamples=0)) == 16  # seven sets and their mean
+
+
+def test_a_year_whose_subsets_are_unknown_has_no_mean_of_them(data):
+    data["STS12"] = (made("all of them", 90, 22),)  # as from the hub
+    assert len(sts(Bag(), tasks=("STS12", "STSB"))) == 4
+    for options in ({"aggregate": ("all", "wmean")}, {"aggregate": "mean"}, {"subsets": True}):
+        assert len(sts(Bag(), tasks=("STSB",), **options)) >= 2
+        with pytest.raises(DataError, match=r"^STS12: .* which subset .* use aggregate 'all'"):
+            sts(Bag(), tasks=("STSB", "STS12"), **options)
 
 
 def test_sentences_are_encoded_once_and_all_seven_are_averaged_without_rounding(data):

@@ -130,6 +130,25 @@ def test_a_corpus_is_sampled_again_when_its_definition_or_its_documents_change(f
     assert len(build("wiki_documents")) == 60 > len(before)
 
 
+BROKEN = {
+    "no list": ("documents", b"One.\n", None, r"m\.docs\.tsv\.gz: missing; it lists where"),
+    "no number": ("documents", b"One.\n", b"line\nOne.\n", r"tsv\.gz: .* number .*'One\.'"),
+    "Latin-1": ("sentences", "caf\xe9\n".encode("latin-1"), None, r"m\.txt: not UTF-8, or not"),
+    "cut off": ("documents", b"One.\n", "cut", r"m\.docs\.tsv\.gz: not UTF-8, or not whole"),
+}
+
+
+@pytest.mark.parametrize(("form", "text", "listed", "problem"), BROKEN.values(), ids=BROKEN)
+def test_what_a_corpus_lacks_is_named(tmp_path, form, text, listed, problem):
+    (tmp_path / "m.txt").write_bytes(text)
+    if listed is not None:
+        packed = gzip.compress(b"line\n1\n")[:-9] if listed == "cut" else gzip.compress(listed)
+        (tmp_path / "m.docs.tsv.gz").write_bytes(packed)
+    corpus = corpora.NamedCorpus(name="mine", title="mine", files=("m.txt",), form=form)
+    with pytest.raises(DataError, match=problem):
+        corpora.build(corpus, None, tmp_path, tmp_path / "built")
+
+
 def test_documents_are_sampled_whole(folder, tmp_path, sentences):
     built = corpora.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
     corpus = open_built(built.path, documents=True)
@@ -314,6 +333,21 @@ def test_figures():
     for figure, ids in zip(figures, own, strict=True):
         used = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', figure)
         assert {a or b for a, b in used} <= ids
+
+
+def test_the_geometry_of_models_is_drawn_wherever_an_item_measures_it():
+    drawn = set()
+    for item in ItemFolder().all(settings=False):
+        if item.figure in ("plane", "spectrum", "densities"):
+            reports = {
+                (row.name, name): {"0": Report((Row("STSB", "test", kind, "", 0.5, 9),))}
+                for row in item.rows
+                for name, (kind, _) in item.evaluations.items()
+            }
+            rows = figure_data(item, "lab", reports, {})["rows"]
+            assert {r["metric"] for report in rows.values() for r in report["rows"]} == {"geometry"}
+            drawn.add(item.name)
+    assert {"own:small", "simcse:figure3"} <= drawn
 
 
 def test_a_sweep_shows_the_rows_of_its_own_scale():

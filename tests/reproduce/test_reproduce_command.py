@@ -20,6 +20,7 @@ import pytest
 from killed_reproductions import OTHER, RECIPE
 
 from contrasent import postprocess
+from contrasent.errors import DataError
 from contrasent.postprocess import whiten
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce.measures import MEASURES
@@ -269,6 +270,44 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
     was = [row["cells"]["made"]["values"] for row in two["items"][0]["rows"]]
     assert base == was[0]
     assert not set(plain) & set(was[1])
+
+
+def test_without_the_data_what_is_stored_stays_in_the_report(call, home, bert, monkeypatch):
+    run = [
+        "simcse:table2",
+        "--recipes",
+        "recipes",
+        "--base",
+        bert,
+        "--scale",
+        "lab",
+        "--seeds",
+        1,
+        "-q",
+    ]
+
+    def told():
+        call(*run, "--json-file", "told.json")
+        return without_times(json.loads((home / "told.json").read_text()))
+
+    def lost(folder, **options):
+        raise DataError("no test set")
+
+    first = told()
+    monkeypatch.delenv("CONTRASENT_DATA")  # of the trained rows, which have no corpus now
+    assert told() == first
+    monkeypatch.setitem(MEASURES, "sts", replace(MEASURES["sts"], reads=lost))
+    assert told() == first
+    unit = next((home / "reproduction" / "units").glob("[!t]*"))
+    unit.rename(home / "aside")
+    (item,) = told()
+    assert sum("no " in row["skipped"] for row in item["rows"]) == 1
+    (home / "aside").rename(unit)
+    assert told() == first
+    path = home / "recipes" / "simcse" / "table2.toml"
+    path.write_text(path.read_text().replace("max_steps = 5", "max_steps = 6"))
+    (item,) = told()  # another recipe, which has no results
+    assert all(row["skipped"] for row in item["rows"])
 
 
 def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):

@@ -1,6 +1,5 @@
 """Named labeled text other than STS: transfer tasks, question pairs, triples, captions."""
 
-import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,10 +154,8 @@ def flickr30k(*, folder: Path | None = None) -> Captions:
     """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
     why = "its license forbids a copy on the hub"
     path = official.need("flickr30k", official.CAPTION_PLACES, folder, why)
-    data = path.read_bytes()
-    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     texts, pictures = [], []
-    for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
+    for number, line in enumerate(official.stream_lines(path), start=1):
         name, tab, caption = line.partition("\t")
         if not tab or "#" not in name:
             raise DataError(f"{path}:{number}: expected picture.jpg#k, a tab and a caption")

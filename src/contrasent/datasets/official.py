@@ -3,9 +3,11 @@
 Digests are over gold scores; sentences come in forms that differ a little, so they are counted.
 """
 
+import gzip
 import os
 import tomllib
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -205,6 +207,16 @@ def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:
     if lines and not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+def stream_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, which may be compressed, without their ends, one by one."""
+    with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as stream:
+        try:
+            for line in stream:
+                yield line.decode("utf-8").rstrip("\r\n")
+        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{path}: not UTF-8, or not whole ({error})") from error
 
 
 def check_count(path: Path, found: int, expected: int, unit: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrasent.datasets.official import STS_TASKS
+from contrasent.datasets.official import STS_TASKS, STS_YEARS
 from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.vectors import Cached, ReportBuilder, check_spread, encode_distinct
@@ -85,6 +85,10 @@ def sts(
     if not tasks:
         raise OptionError("tasks", "", "give at least one task")
     data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
+    joined = [task for task, parts_of in data.items() if task in STS_YEARS and len(parts_of) == 1]
+    if joined and (subsets or set(wanted) - {"all"}):
+        problem = "the hub's copy does not say which subset a pair is of; use aggregate 'all', "
+        raise DataError(f"{joined[0]}: {problem}or put its files where 'evaluate --list' shows")
     parts = [part for parts_of in data.values() for part in parts_of]
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
     builder = ReportBuilder(resamples, seed)

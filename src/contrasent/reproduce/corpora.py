@@ -4,7 +4,6 @@ A corpus is sampled from a file of the data folder (with a fixed seed, not the r
 once below the results, and known by the digest of its rows.
 """
 
-import gzip
 import hashlib
 import json
 import logging
@@ -16,7 +15,7 @@ from functools import cache
 from itertools import accumulate, combinations, groupby
 from pathlib import Path
 
-from contrasent.datasets.official import STS_TASKS, find
+from contrasent.datasets.official import STS_TASKS, find, stream_lines
 from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError
 from contrasent.files import write_json, write_text
@@ -104,12 +103,6 @@ def tested_sentences(folder: Path | None) -> frozenset[str]:
     return frozenset(letters(text) for part in pairs for text in (*part.first, *part.second))
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as stream:
-        for line in stream:
-            yield line.decode("utf-8").rstrip("\r\n")
-
-
 def _table(path: Path, delimiter: str) -> Iterator[Sequence[str]]:
     """Rows of a table whose cells are quoted, without its header."""
     table = open_table(Source(path, ".csv", str(path)), header=True, delimiter=delimiter)
@@ -117,7 +110,7 @@ def _table(path: Path, delimiter: str) -> Iterator[Sequence[str]]:
 
 
 def _sentences(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
-    return ((line.strip(),) for line in _lines(path) if line.strip())
+    return ((line.strip(),) for line in stream_lines(path) if line.strip())
 
 
 def _documents(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
@@ -125,8 +118,12 @@ def _documents(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     listed = _beginnings(path)
     if not listed.is_file():
         raise DataError(f"{listed}: missing; it lists where the documents of {path.name} begin")
-    starts = {int(row.split("\t")[0]) for i, row in enumerate(_lines(listed)) if i}
-    for number, line in enumerate(_lines(path), start=1):
+    try:
+        starts = {int(row.split("\t")[0]) for i, row in enumerate(stream_lines(listed)) if i}
+    except ValueError as error:
+        problem = "a header, then a line for each document, with the number of its first one"
+        raise DataError(f"{listed}: must have {problem} ({error})") from error
+    for number, line in enumerate(stream_lines(path), start=1):
         if number in starts:
             yield ()
         if line.strip():
@@ -136,13 +133,13 @@ def _documents(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
 def open_built(path: str | Path, *, documents: bool = False) -> Corpus:
     """Open a corpus that was written here; of rows all columns, in their order."""
     rows = Path(path).suffix == ".jsonl"
-    columns = list(json.loads(next(_lines(Path(path))))) if rows else None
+    columns = list(json.loads(next(stream_lines(Path(path))))) if rows else None
     return open_corpus(path, columns=columns, documents=documents)
 
 
 def _beginnings(path: Path) -> Path:
     """The file that lists where the documents of another begin."""
-    return path.with_name(path.name.replace(".txt.gz", ".docs.tsv.gz"))
+    return path.with_name(re.sub(r"\.txt(\.gz)?$", ".docs.tsv.gz", path.name))
 
 
 def _columns(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
@@ -154,7 +151,7 @@ def _columns(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
 
 def _nli(path: Path) -> Iterator[Texts]:
     """(label, premise, hypothesis) of a file of source, split, label, premise, hypothesis."""
-    for i, line in enumerate(_lines(path)):
+    for i, line in enumerate(stream_lines(path)):
         cells = line.split("\t")
         if i and len(cells) == 5 and cells[3].strip() and cells[4].strip():
             yield cells[2], cells[3].strip(), cells[4].strip()
@@ -190,7 +187,7 @@ def _duplicates(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
 
 def _captions(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     """Any two captions of one picture (picture#number, caption): ten pairs of five."""
-    cut = (line.partition("\t") for line in _lines(path))
+    cut = (line.partition("\t") for line in stream_lines(path))
     every = ((name.rpartition("#")[0], text.strip()) for name, _, text in cut)
     for _, captions in groupby(every, key=lambda caption: caption[0]):
         for first, second in combinations((text for _, text in captions if text), 2):

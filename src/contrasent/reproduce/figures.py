@@ -38,7 +38,7 @@ def figure_data(
                         [ps[0][0], *(round(sum(p[k] for p in ps) / len(ps), 5) for k in (1, 2))]
                         for ps in zip(*paths, strict=False)
                     ]
-            elif some:
+            elif some and item.evaluations[name].kind == "geometry":
                 rows.setdefault(row.name, some[0].to_json())
     return {"kind": item.figure, "rows": rows} if rows else {}
 

@@ -141,16 +141,19 @@ class Planner:
                 raise OptionError("--results", str(self.store.home), problem)
             # Seeds run earlier stay in the report.
             known = max(seeds, before["seeds"])
+        stored = {row["name"]: row for row in (before or {}).get("rows", ())}
         return {
             "item": item.name,
             "scale": self.scale.name,
             "base": base,
             "changes": changes,
             "seeds": known,
-            "rows": [self._row(item, row, seeds, known) for row in item.rows],
+            "rows": [
+                self._row(item, row, seeds, known, stored.get(row.name, {})) for row in item.rows
+            ],
         }
 
-    def _row(self, item: Item, row: Row, seeds: int, known: int) -> Json:
+    def _row(self, item: Item, row: Row, seeds: int, known: int, stored: Json) -> Json:
         """The keys of a row, with all ``known`` seeds; jobs of the first ``seeds``."""
         planned: Json = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
         if row.kind not in ("train", "encoder"):
@@ -165,7 +168,21 @@ class Planner:
                     self._measure(item, row, name, seed, planned, wanted=seed < seeds)
         except UserError as error:
             planned["skipped"] = str(error)
+        if stored.get("recipe", planned["recipe"]) == planned["recipe"]:
+            self._keep(planned, stored)
         return planned
+
+    def _keep(self, planned: Json, stored: Json) -> None:
+        """Keep the stored keys of evaluations that cannot be planned now, such as without data."""
+        whole = planned.get("skipped")
+        for name, then in stored.get("measured", {}).items():
+            reason = whole or planned["measured"].get(name, {}).get("skipped")
+            if reason and then["units"]:
+                planned.pop("skipped", None)
+                planned["measured"][name] = {"units": then["units"]}
+                planned["models"][name] = stored["models"][name]
+                if not all(map(self.store.has, then["units"].values())):
+                    planned["measured"][name]["skipped"] = reason
 
     def _measure(
         self, item: Item, row: Row, name: str, seed: int, planned: Json, *, wanted: bool

@@ -6,7 +6,6 @@ an interrupted training run resumes from its checkpoint. Processes share the wor
 """
 
 import hashlib
-import json
 import logging
 import multiprocessing
 import os
@@ -16,7 +15,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,6 +62,12 @@ def run(
     for job in plan.jobs:
         # What was missing may exist now.
         store.path("skipped", job.key).unlink(missing_ok=True)
+        left = store.model(job.key)
+        if left.is_dir() and not missing([job], store):
+            with store.locked(job.key) as ours:
+                # Left by a kill, unless another item needs the model again.
+                if ours and not (left / "run").exists():
+                    _drop(left)
 
     def unmeasured() -> int:
         return sum(not store.has(key) for job in plan.jobs for key in job.measurements)
@@ -210,8 +215,13 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
     if failed is not None:
         raise failed
     if job.training is not None:
-        shutil.rmtree(store.model(job.key), ignore_errors=True)
+        _drop(store.model(job.key))
     return reports
+
+
+def _drop(model: Path) -> None:
+    (model / "modules.json").unlink(missing_ok=True)  # first: what a kill leaves is no model
+    shutil.rmtree(model, ignore_errors=True)
 
 
 def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> EncodeFn:
@@ -284,7 +294,7 @@ def _trained(
 
 
 def train(training: Training, base: Path, target: Path, folder: Path | None, tokens: Path) -> Json:
-    """Train a model into a folder, resuming a stopped run; return the run's record."""
+    """Train a model into a folder, resuming a stopped run of the same; return the run's record."""
     from contrasent.train.fit import fit_plan
     from contrasent.train.plan import Plan
     from contrasent.train.prepare import prepare
@@ -298,13 +308,6 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     settings = Settings(**values)
     learner = prepare(base, training.objective, dict(training.given), settings)
     corpus = open_built(training.corpus.path, documents=training.corpus.documents)
-    # A stopped run is resumed unless its stored settings are others.
-    try:
-        before = json.loads(RunFolder(target).settings.read_text("utf-8"))["settings"]
-    except (OSError, ValueError, KeyError):
-        resume = True
-    else:
-        resume = bool(before == json.loads(json.dumps(asdict(settings))))
     began = time.monotonic()
     plan = Plan(
         objective=learner,
@@ -314,7 +317,12 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         evaluate=_evaluator(training, folder),
         keep="trained",  # the papers choose among trained steps
     )
-    run = fit_plan(plan, target, resume=resume, overwrite=not resume, tokens=tokens)
+    try:
+        RunFolder(target).check_same(plan.config(learner.describe(), 1))
+    except OutputError:
+        # Another run, such as by its generator's path, or none, but what a kill left.
+        shutil.rmtree(target, ignore_errors=True)
+    run = fit_plan(plan, target, resume=True, tokens=tokens)
     return {
         "steps": run.steps,
         "batch_size": settings.batch_size,

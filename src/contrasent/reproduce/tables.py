@@ -497,6 +497,8 @@ def _evaluation(name: str, data: dict[str, Any]) -> Evaluation:
 
     def stated(data: dict[str, Any], *place: str) -> dict[str, Any]:
         found = decode(_evaluation_table(kind), data, where, *place)
+        for corpus in getattr(found, "corpora", None) or ():
+            check_names(f"{where}.corpora", read_corpora(), corpus)
         return found.model_dump(exclude={"kind", *SCALES}, exclude_unset=True)
 
     own = stated(data)
