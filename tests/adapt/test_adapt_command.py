@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -417,6 +418,25 @@ def test_a_run_that_was_killed_at_its_first_step_is_begun_again(tmp_path, model,
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / ".unfinished.json.contrasent-abcd_123").write_text("half")
     assert adapt_index(documents, tmp_path / "s", model=str(model)).facts["documents"] == 120
+
+
+def test_an_index_that_is_rewritten_meanwhile_keeps_its_search(
+    tmp_path, model, sentences, monkeypatch
+):
+    """What is learned from its rows knows them by numbers, which are others now."""
+    notes = write_notes(tmp_path / "notes", sentences, range(2))
+    index = adapt_index(notes, tmp_path / "s", model=str(model)).folder / "index"
+    before, learn = Index.open(index).ranker, adaptation.learn_from_text
+
+    def overtaken(*given, **how):
+        with Writer(index) as writer:
+            writer.rewrite()
+        return replace(learn(*given, **how), ranker=Ranker(0.9))
+
+    monkeypatch.setattr(adaptation, "learn_from_text", overtaken)
+    with pytest.raises(OutputError, match="was rewritten while it was learned from"):
+        update_adaptation(tmp_path / "s")
+    assert Index.open(index).ranker == before
 
 
 # ---------------------------------------------------------------------- --train-encoder

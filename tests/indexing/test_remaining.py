@@ -9,6 +9,8 @@ from index_states import assert_same, state
 
 from contrasent import errors, index_folder, sync_index
 from contrasent.indexing import remaining
+from contrasent.indexing.changes import change_model
+from contrasent.indexing.following import _Follower
 from contrasent.indexing.models import open_index_model
 from contrasent.indexing.remaining import RemainingRows
 from contrasent.search.doctor import examine
@@ -212,6 +214,19 @@ def test_an_index_of_another_model_is_not_encoded_on(made, bert, lines, tmp_path
         rest.turn()
     with closing(Index.open(tmp_path / "index")) as new:
         assert new.unfinished == 600
+
+
+def test_a_watch_takes_up_the_new_model_of_its_index(bert, tmp_path):
+    """It had opened the one before, which another process replaced meanwhile."""
+    notes, index = tmp_path / "notes", tmp_path / "index"
+    notes.mkdir()
+    (notes / "a.md").write_text("The ferry leaves at noon.\n")
+    index_folder(notes, index, model=bert, pooling="mean")
+    follower = _Follower(index, None, 64)
+    for pooling in ("mean", "cls"):
+        change_model(index, bert, pooling=pooling)
+        (notes / "a.md").write_text(f"The kettle is on the stove, {pooling}.\n")
+        assert follower.sync().changed == 1
 
 
 def test_a_server_says_which_searches_need_all_vectors(made, tmp_path):

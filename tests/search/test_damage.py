@@ -13,6 +13,7 @@ from whole_states import MODELS, QUERIES, make, text
 
 from commands import another_user, invoke, mounted
 from contrasent.errors import InputError, OutputError, UserError
+from contrasent.search import store
 from contrasent.search.doctor import examine
 from contrasent.search.folder import wrap_sqlite_errors
 from contrasent.search.index import Index
@@ -193,6 +194,28 @@ def test_doctor_names_what_is_damaged_and_counts_what_is_left(made, tmp_path):
     assert printed.exit_code == 1
     assert "WRONG  rows: 3 are damaged: 3, 9, 250\n" in printed.stdout
     assert "WRONG  content: 277 of 280 rows are intact\n" in printed.stdout
+
+
+@pytest.mark.parametrize("change", ["rewrite", "save"])
+def test_damage_gets_no_new_checksum(made, tmp_path, monkeypatch, change):
+    """Files that are too large to be verified whole when they are opened."""
+    index = copied(made / "whole", tmp_path / "index")
+    monkeypatch.setattr(store, "VERIFIED", 0)
+    vectors = np.memmap(index / "vectors-000001.f32", dtype="<f4", mode="r+").reshape(-1, 8)
+    vectors[3] += 1
+    vectors.flush()
+    damage = pytest.raises(InputError, match="the vector of row 3")
+    if change == "save":
+        with damage, closing(Index.open(index)) as opened:
+            opened.save(tmp_path / "copy")
+    else:
+        with pytest.raises(OutputError, match="a change failed"), Writer(index) as writer, damage:
+            writer.rewrite()
+    assert not (tmp_path / "copy").exists()
+    with Writer(index) as writer:  # the rest is kept without it
+        writer.delete_rows(np.array([3]))
+        writer.rewrite()
+    assert all(finding.good for finding in examine(index))
 
 
 @pytest.mark.parametrize(("said", "remedy"), [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from whole_states import bm25_of, encoder
 
-from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.errors import ModelError, OptionError, OutputError, UserError
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.folder import DATABASE
 from contrasent.search.index import Index
@@ -292,6 +292,24 @@ def test_a_failure_changes_nothing(folder, change, error, words):
         writer.delete(["1"])
 
 
+@pytest.mark.parametrize("about", [{"n": float("nan")}, "\ud800"])
+def test_a_failure_that_is_caught_is_not_committed(folder, about):
+    before = contents(Index.open(folder))
+    with pytest.raises(OutputError, match="a change failed"), Writer(folder) as writer:
+        with pytest.raises(UserError, match=r"is not JSON|lone surrogate"):
+            writer.add(["x"], encode, metadata=[about])
+        writer.add(["fine"], encode)
+    assert contents(Index.open(folder)) == before
+
+
+def test_an_update_with_bad_vectors_keeps_what_it_was_to_replace(folder):
+    with Writer(folder) as writer:
+        with pytest.raises(ModelError, match="NaN"):
+            writer.update(["x"], np.full((1, 6), np.nan, np.float32), ids=["3"])
+        writer.add(["fine"], encode)
+    assert {*contents(Index.open(folder))} == {*map(str, range(11))}
+
+
 def test_facts_stay_and_the_generation_rises(folder):
     before = Index.open(folder).facts
     with Writer(folder) as writer:
@@ -334,10 +352,24 @@ def test_codes_are_made_from_the_size_on_where_they_win(folder):
 
     first = change(f"more {n}" for n in range(45))
     assert first.facts.codes["rows"] == 55
-    assert first.codes.columns.tolist() == BinaryCodes.of(first.vectors).columns.tolist()
+    assert first.store.codes.columns.tolist() == BinaryCodes.of(first.vectors).columns.tolist()
     # Few new rows are looked at alongside the codes.
     assert change(["a few more"]).facts.codes == first.facts.codes
     last = change(f"many {n}" for n in range(30))
     assert last.facts.codes["rows"] == 86
     assert [path.name for path in folder.glob("codes-*")] == [last.facts.codes["file"]]
     assert change().facts.codes["rows"] == 86
+
+
+def test_a_reader_keeps_the_codes_of_its_state(folder):
+    def change(texts):
+        with Writer(folder) as writer:
+            writer.coded_from = 50
+            writer.add(texts, encode)
+        return Index.open(folder)
+
+    first = change([f"more {n}" for n in range(45)])
+    first.exact_up_to = 0
+    assert change([f"many {n}" for n in range(30)]).facts.codes["file"] != first.facts.codes["file"]
+    query = encode(["q"])
+    assert first.search(query, k=3) == first.search(query, k=3, all_rows=True)

@@ -448,6 +448,10 @@ class _AdaptationRun:
             if result.improved:
                 changes = largest_changes(bench, result, self.prior, self.encode)
         with Writer(self.place) as writer:
+            was, now = self.index.facts, writer.facts
+            if (was.identity, was.vectors) != (now.identity, now.vectors):
+                problem = "was rewritten while it was learned from; learn again"
+                raise OutputError(f"{self.place}: {problem}")
             writer.set(ranker=ranker, learned=learned)
         facts = report_facts(
             self.prior, ranker, bm25_gain, steps, result, ignored=self.ignored, encoder=self.encoder

@@ -274,8 +274,8 @@ class _Follower:
         self.encode = encode
 
     def model(self, index: Index) -> TaskEncoder:
-        """The model of the index."""
-        if self.encode is None:
+        """The model of the index, which another process may have changed."""
+        if self.encode is None or self.encode.encoder.identity != index.model:
             self.encode = open_index_model(index, batch_size=self.batch_size)
         return self.encode
 

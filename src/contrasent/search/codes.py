@@ -17,7 +17,6 @@ from contrasent import progress
 from contrasent.files import flush, writing
 from contrasent.processes import threads
 from contrasent.search.folder import VERIFIED, damaged, wrap_os_errors
-from contrasent.search.store import Facts
 from contrasent.types import Mask, Numbers, Vectors
 
 WORD, BLOCK = 64, 16_384
@@ -33,21 +32,20 @@ class BinaryCodes:
         self.rows = int(columns.shape[1])  # rows of the index that have codes
 
     @classmethod
-    def open(cls, folder: Path | None, facts: Facts, *, whole: bool = False) -> "BinaryCodes":
-        """Map an index's codes; large ones are verified if ``whole``."""
-        assert folder is not None
-        path = folder / Path(str(facts.codes["file"])).name
-        shape = (-(-facts.dimension // WORD), int(facts.codes["rows"]))
+    def open(
+        cls, folder: Path, about: dict[str, Any], dimension: int, *, whole: bool = False
+    ) -> "BinaryCodes":
+        """Map an index's codes by what it says ``about`` them; large ones verified if ``whole``."""
+        path = folder / Path(str(about["file"])).name
+        shape = (-(-dimension // WORD), int(about["rows"]))
         size = shape[0] * shape[1] * 8
         with wrap_os_errors(path):
-            if not path.is_file():
-                raise damaged(folder, f"{path.name} is missing")
             if (found := path.stat().st_size) != size:
                 raise damaged(folder, f"{path.name} has {found:,} bytes instead of {size:,}")
             columns = np.memmap(path, dtype="<u8", mode="r", shape=shape)
-        if (whole or size <= VERIFIED) and zlib.crc32(columns.data) != facts.codes["sum"]:
+        if (whole or size <= VERIFIED) and zlib.crc32(columns.data) != about["sum"]:
             raise damaged(folder, path.name)
-        return cls(columns, np.array(facts.codes["center"], dtype=np.float32))
+        return cls(columns, np.array(about["center"], dtype=np.float32))
 
     @classmethod
     def of(cls, vectors: Vectors) -> "BinaryCodes":

@@ -112,8 +112,8 @@ def _words(store: Store) -> Iterator[str]:
 
 
 def _codes(store: Store) -> None:
-    if store.facts.codes:
-        BinaryCodes.open(store.folder, store.facts, whole=True)
+    if store.folder is not None and (codes := store.facts.codes):
+        BinaryCodes.open(store.folder, codes, store.facts.dimension, whole=True)
 
 
 # Each yields problems one by one, or reads a part and raises.

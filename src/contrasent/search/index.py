@@ -19,7 +19,6 @@ from contrasent.errors import OptionError, UserError, check_count, texts_of
 from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
 from contrasent.progress import check_deadline
 from contrasent.report import html_table
-from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
 from contrasent.search.folder import check_target, check_vectors, damaged
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
@@ -533,7 +532,7 @@ class Index(BaseIndex):
         # With another identity, so that readers of an index that it replaces take notice.
         new: dict[str, Any] = {key: getattr(Facts(), key) for key in PER_COPY_FACTS}
         with new_index(target, replace(self.facts, **new)) as copy:
-            for rows in batched(self.every(), ROWS_AT_ONCE):
+            for rows in map(self.rows, batched(self.numbers().tolist(), ROWS_AT_ONCE)):
                 texts, ids = [row.text for row in rows], [row.id for row in rows]
                 vectors = self.vectors[[row.row for row in rows]]
                 copy.append(vectors, texts, ids, [row.metadata for row in rows])
@@ -672,11 +671,6 @@ class Index(BaseIndex):
         lengths = self.store.lengths()
         return Bm25(self.analyzer, self.store.posting, lengths, self._alive_if_any_dead)
 
-    @cached_property
-    def codes(self) -> BinaryCodes | None:
-        """Binary codes of the first rows, where they were worth making."""
-        return BinaryCodes.open(self.folder, self.facts) if self.facts.codes else None
-
     def find(
         self,
         texts: Sequence[str],
@@ -803,9 +797,9 @@ class Index(BaseIndex):
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part, done = queries[start : start + QUERIES_AT_ONCE], 0
             best = Best(len(part), max(1, k))
-            if coded and self.codes is not None:
-                done = self.codes.rows
-                for number, rows in enumerate(self.codes.candidates(part, coded, allowed)):
+            if coded and (codes := self.store.codes) is not None:
+                done = codes.rows
+                for number, rows in enumerate(codes.candidates(part, coded, allowed)):
                     best.merge(number, np.asarray(self.vectors[rows]) @ part[number], rows)
             scan(part, self.vectors[done:], best, first=done, allowed=allowed)
             for scores, rows in zip(best.scores, best.rows, strict=True):

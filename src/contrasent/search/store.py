@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, check_choice, see
 from contrasent.files import recover_folder
 from contrasent.progress import check_deadline, deadline_passed
+from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import (
     Where,
     canonical,
@@ -190,6 +191,7 @@ class Store:
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
         self.folder, self.facts = folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
+        self.codes: BinaryCodes | None = None  # of the first rows, where they were worth making
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[str, Mask]()
         self._comparison = _Comparison()
@@ -239,6 +241,8 @@ class Store:
                 if verify:
                     store.verify_database()
                 store.map_vectors(verify)
+                if verify and (codes := store.facts.codes):
+                    store.codes = BinaryCodes.open(place, codes, store.facts.dimension)
                 if verify and free and free[0] <= VERIFIED:  # from now on what was verified
                     store.detach()
             except BaseException:
@@ -373,9 +377,13 @@ class Store:
         """Numbers of the rows that are not deleted."""
         return np.flatnonzero(self.alive)
 
-    def _row(self, row: int, id: str, text: str, metadata: str, vector: int, sum_: int) -> Row:
-        if checksum(row, id, text, metadata, vector) != sum_:
+    def verified(self, stored: Sequence[Any], vector: Vectors | None = None) -> Row:
+        """A row of the database, and its vector if it is given, as they were written."""
+        row, id, text, metadata, vector_sum_, sum_ = stored
+        if checksum(*stored[:-1]) != sum_:
             raise damaged(self.folder, f"the text of row {row}")
+        if vector is not None and vector_sum(vector) != vector_sum_:
+            raise damaged(self.folder, f"the vector of row {row}")
         return Row(row, id, text, json.loads(metadata))
 
     def rows(self, numbers: Sequence[int] | Numbers) -> list[Row]:
@@ -386,16 +394,14 @@ class Store:
             stored = self.query("SELECT * FROM rows WHERE row = ?", (number,))
             if not stored:
                 raise damaged(self.folder, f"row {number} is missing")
-            rows.append(self._row(*stored[0]))
             vector = self.vectors[number : number + 1]  # none if it is not encoded yet
-            if vector_sum(vector) != stored[0][4]:
-                raise damaged(self.folder, f"the vector of row {number}")
+            rows.append(self.verified(stored[0], vector))
         return rows
 
     def every(self) -> Iterator[Row]:
         """All rows in order; their vectors are not verified."""
         sql, last = f"SELECT * FROM rows WHERE row > ? ORDER BY row LIMIT {ROWS_AT_ONCE}", -1
-        while rows := [self._row(*stored) for stored in self.query(sql, (last,))]:
+        while rows := [self.verified(stored) for stored in self.query(sql, (last,))]:
             yield from rows
             last = rows[-1].row
 

@@ -108,6 +108,7 @@ class Writer:
         self.store, self.folder = Store(connection, folder, new or Facts()), folder
         self.before: Facts | None = None
         self.committed = self._touched = False
+        self._whole = True  # False once a change failed in the middle
         self._stream: Any = None
         self._parts: list[Vectors] = []
         self._analyzer: Analyzer | None = None
@@ -153,6 +154,8 @@ class Writer:
         """Commit everything in one transaction; the writer cannot be used afterwards."""
         if self.committed:
             return
+        if not self._whole:
+            raise OutputError(f"{self.folder or 'the index'}: a change failed; nothing was written")
         # An index whose rows without vectors were all deleted is encoded.
         if self.facts.encoding and not self.store.unfinished:
             rest = self.facts.rows - self.store.encoded
@@ -231,7 +234,7 @@ class Writer:
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
         """Write rows; an id that is there is rejected unless ``replace``."""
         rows = rows._replace(texts=texts_of("texts", rows.texts))
-        count, replaced = len(rows.texts), 0
+        count = len(rows.texts)
         if not count:
             return 0, 0
         if self.before is not None:
@@ -240,16 +243,17 @@ class Writer:
         while ((there := self.store.numbers_of(names)) >= 0).any() and rows.ids is None:
             self.set(next_id=self.facts.next_id + count)
             names = row_ids(None, count, self.facts.next_id)
-        if replace:
-            replaced = self.delete_rows(there[there >= 0])
-        elif (there >= 0).any():
+        if not replace and (there >= 0).any():
             problem = "is in the index already; update it, or delete it first"
             problem = "is repeated" if self.before is None else problem
             raise OptionError("ids", names[int((there >= 0).argmax())], problem)
+        vectors = None if self.facts.encoding else check_rows(self.facts, self.folder, rows)
+        whole, self._whole = self._whole, False  # until all of it is there
+        replaced = self.delete_rows(there[there >= 0])
         if rows.ids is None:
             self.set(next_id=self.facts.next_id + count)
-        vectors = None if self.facts.encoding else check_rows(self.facts, self.folder, rows)
         self.append(vectors, rows.texts, names, rows.metadata)
+        self._whole = whole
         return replaced, count - replaced
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -279,9 +283,8 @@ class Writer:
         self._stream, self._parts, old, before = None, [], self.store.vectors, self.facts
         kept = np.array(self.store.query("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
         self.set(learned=self.store.stored_learned().renumbered(kept, before.rows))
-        self.store.query(
-            "CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row"
-        )
+        whole, self._whole = self._whole, False  # until all of it is there
+        self.store.query("CREATE TEMP TABLE old AS SELECT * FROM rows ORDER BY row")
         for table in ("rows", "dead", "blocks", "postings"):
             self.store.query(f"DELETE FROM {table}")
         name = f"vectors-{int(self.facts.vectors[8:14]) + 1:06d}.f32"
@@ -290,15 +293,20 @@ class Writer:
         with wrap_sqlite_errors(self.folder):
             cursor = self.store.connection.execute("SELECT * FROM temp.old")
             while part := cursor.fetchmany(ROWS_AT_ONCE):
-                numbers, names, texts, extra = zip(*part, strict=True)
-                metadata = [*map(json.loads, extra)]
                 if encode is None:
-                    vectors = old[np.array(numbers)]
+                    vectors = old[[stored[0] for stored in part]]
+                    rows = [*map(self.store.verified, part, vectors)]
+                    texts = [row.text for row in rows]
                 else:
+                    rows = [*map(self.store.verified, part)]
+                    texts = [row.text for row in rows]
                     vectors = check_rows(self.facts, self.folder, NewRows(texts, encode))
-                self.append(vectors, texts, names, metadata)
+                self.append(
+                    vectors, texts, [row.id for row in rows], [row.metadata for row in rows]
+                )
             self.store.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
+        self._whole = whole
 
     def put_vectors(self, vectors: Vectors) -> None:
         """Set the vectors (n, d) of the next rows that have none."""
