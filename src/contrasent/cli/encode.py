@@ -253,10 +253,6 @@ def _in_shards(
             problem += "--workers and an INPUT that is a URL or a pattern write shards"
         raise OptionError("-o", output, problem)
     folder = Folder(output)
-    begun = jobs.read_begun(folder)
-    if overwrite and begun is not None:
-        folder.remove()
-        begun = None
     text, identity = map(position, columns)
     rows = plan(source, shard_rows=shard_rows, text=text, identity=identity)
     model = opener.folder
@@ -264,7 +260,9 @@ def _in_shards(
     opener = replace(opener, folder=path, threads=engine.threads)
     here = jobs.opened(opener)
     job = jobs.Job(folder.name, rows, opener, here.dimension, dtype, keep_text, here.settings)
-    missing = jobs.chosen_shards(share, jobs.begin(job, begun))
+    if overwrite:  # now that all that was named is known to be there
+        jobs.remove_vectors(folder)
+    missing = jobs.chosen_shards(share, jobs.begin(job))
     ended = list[jobs.Done]()
     with progress.task("encode", sum(map(rows.size, missing)), "sentences") as advance:
         for result in engine.run(job, missing, advance):
