@@ -20,7 +20,7 @@ from contrasent.adapt.bench import Difference
 from contrasent.adapt.run import adapt_index, make_index, update_adaptation
 from contrasent.documents.folder import DocumentSource
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
+from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, UserError
 from contrasent.indexing.following import sync_index
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
@@ -400,7 +400,7 @@ def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, sen
     assert Index.open(finished / "index").model == TorchEncoder.load(model).identity
 
 
-def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
+def test_overwrite_keeps_what_is_yet_to_be_read(tmp_path, documents, finished):
     before = set(finished.iterdir())
     with pytest.raises(OutputError, match=r"contains the index.* --update' learns again"):
         adapt_index(finished, finished, overwrite=True)
@@ -409,6 +409,15 @@ def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
             InputError, match=r"queries\.jsonl: would be deleted by --overwrite; copy"
         ):
             adapt_index(documents, finished, **{kind: finished / "queries.jsonl"}, overwrite=True)
+    (tmp_path / "numbers.csv").write_text("1,2\n3,4\n")
+    for wrong in (
+        {"model": "no-model"},
+        {"queries": tmp_path / "numbers.csv"},
+        {"collection": tmp_path},
+        {"train_encoder": True},
+    ):
+        with pytest.raises(UserError):
+            adapt_index(documents, finished, **wrong, overwrite=True)
     assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
     shutil.rmtree(finished / "index")  # as a kill in the middle of --overwrite leaves it
     assert adaptation.finished(finished) is None
@@ -500,8 +509,12 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
 
 def test_an_encoder_needs_queries_and_torch(tmp_path, model, documents, asked, monkeypatch):
     options = {"model": str(model), "train_encoder": True}
-    with pytest.raises(OptionError, match="needs 40 queries about 20 documents"):
-        adapt_index(documents, tmp_path / "s", **options)
+    few = tmp_path / "few.csv"
+    few.write_text("query,document\nwhere is it filed,note-001.md\n")
+    for queries, match in ((None, "needs 40 queries about 20 documents"), (few, "there are 1; 40")):
+        with pytest.raises(OptionError, match=match):
+            adapt_index(documents, tmp_path / "s", **options, queries=queries)
+        assert not (tmp_path / "s" / "index").exists()
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "contrasent.train.fit", raising=False)
     with pytest.raises(MissingExtraError, match=r"--train-encoder.*contrasent\[train\]"):
