@@ -152,8 +152,8 @@ def adapt_index(
         "source": str(source),
         "model": model,
         "columns": None if columns is None else list(columns),
-        "max_file_text": max_file_text,
-        "seed": seed,
+        "max_file_text": int(max_file_text),
+        "seed": int(seed),
         "train_encoder": train_encoder,
     }
     asked = given | {USERS: [_digests(files) for files in users]}
