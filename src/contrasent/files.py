@@ -278,6 +278,13 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
+def check_file(target: Path) -> None:
+    """Check, before any work, that a file can be written."""
+    if target.is_dir():
+        raise OutputError(f"{target}: is a folder; name a file")
+    check_writable(target.absolute().parent)
+
+
 def check_writable(folder: Path, needed: int = 0) -> None:
     """Check, before any work, that a folder can be written and has room."""
     with writing(folder):
