@@ -281,8 +281,13 @@ def _source(
             if _holds(target / REPORT, "format"):
                 problem += f", or 'contrasent adapt {target} --update' learns again in place"
             raise OutputError(problem)
-        if model is not None:
-            raise OptionError("model", model, "an index already has a model; omit this option")
+        stated = {"model": model, "columns": columns}
+        stated |= {"max_file_text": max_file_text} if max_file_text != TEXT_LIMIT else {}
+        for name, value in stated.items():
+            if value is not None:
+                raise OptionError(
+                    name, value, "an index already has a model and texts; omit this option"
+                )
         index = Index.open(place)
         index.check_finished("adapt")
         return index

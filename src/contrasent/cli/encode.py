@@ -12,7 +12,7 @@ import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.errors import OptionError, OutputError, UserError, check_choice, import_extra
+from contrasent.errors import OptionError, UserError, check_choice, import_extra
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
@@ -92,6 +92,7 @@ class OpenModel:
 
 @options.command
 def encode(
+    context: typer.Context,
     model: str,
     input_: Annotated[str, typer.Argument(metavar="INPUT")],
     output: Annotated[str, typer.Option("--output", "-o")],
@@ -158,6 +159,7 @@ def encode(
             share=shard,
             overwrite=overwrite,
         )
+    options.check_used(context, dict.fromkeys(("worker_gpus", "timeout"), "--engine ray"))
     return _as_stream(opener, input_, Path(output), began, column, overwrite)
 
 
@@ -171,8 +173,6 @@ def _as_stream(
     from contrasent.search.store import Facts
     from contrasent.types import batched
 
-    if output.is_dir():
-        raise OutputError(f"{output}: is a folder; name a file")
     options.check_new(output, overwrite)
     if output.suffix == ".parquet":
         import_extra("pyarrow", "parquet", f"writing {output}")
