@@ -201,11 +201,12 @@ def test_hidden_files_of_others_are_no_leftovers(tmp_path):
 
 
 def test_json_is_readable_and_in_order(tmp_path):
-    write_json(tmp_path / "a.json", {"z": 1, "a": ["é", 0.1]})
+    write_json(tmp_path / "a.json", {"z": 1, "a": ["é", 0.1], "path": "caf\udce9"})
     text = (tmp_path / "a.json").read_text("utf-8")
     assert text.endswith("\n")
     assert "é" in text
-    assert list(json.loads(text).items()) == [("z", 1), ("a", ["é", 0.1])]
+    stored = [("z", 1), ("a", ["é", 0.1]), ("path", "caf\udce9")]
+    assert list(json.loads(text).items()) == stored
     with pytest.raises(TypeError):
         write_json(tmp_path / "a.json", {"x": object()})
     assert json.loads((tmp_path / "a.json").read_text("utf-8"))["z"] == 1

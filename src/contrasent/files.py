@@ -71,8 +71,9 @@ def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary_name(target)
         try:
-            encoding = None if "b" in mode else "utf-8"
-            with temporary.open(mode.replace("w", "x"), encoding=encoding) as stream:
+            # Half a surrogate, as of a path that is not UTF-8, is written as JSON escapes it.
+            text = (None, None) if "b" in mode else ("utf-8", "backslashreplace")
+            with temporary.open(mode.replace("w", "x"), -1, *text) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -276,6 +277,13 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+def check_file(target: Path) -> None:
+    """Check, before any work, that a file can be written."""
+    if target.is_dir():
+        raise OutputError(f"{target}: is a folder; name a file")
+    check_writable(target.absolute().parent)
 
 
 def check_writable(folder: Path, needed: int = 0) -> None:

@@ -37,6 +37,11 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield batch
 
 
+def several(given: str | Sequence[str]) -> list[str]:
+    """One or several strings, as a list."""
+    return [given] if isinstance(given, str) else [*given]
+
+
 def for_task(encode: EncodeFn, task: Task) -> EncodeFn:
     """The encoder of queries or documents: ``encode`` itself, unless it has prompts for them.
 

@@ -20,7 +20,7 @@ from contrasent.adapt.bench import Difference
 from contrasent.adapt.run import adapt_index, make_index, update_adaptation
 from contrasent.documents.folder import DocumentSource
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
+from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, UserError
 from contrasent.indexing.following import sync_index
 from contrasent.model.base import PROMPTS
 from contrasent.search.index import Index
@@ -28,6 +28,7 @@ from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.writer import Writer
 
+QUERIES = "queries.jsonl"
 ENCODING = "encoding them takes about"  # told before documents are encoded
 
 
@@ -139,8 +140,11 @@ def test_an_index_is_copied_with_its_settings_and_without_what_it_learned(
     swapped = Learned(np.eye(size, dtype=np.float32)[::-1].copy())
     with Writer(tmp_path / "i") as writer:
         writer.set(ranker=Ranker(0.3, map_share=1.0), learned=swapped)
-    with pytest.raises(OptionError, match="an index already has a model"):
-        adapt_index(tmp_path / "i", tmp_path / "s", model=str(model))
+    for given in ({"model": str(model)}, {"columns": ["a"]}, {"max_file_text": 9}):
+        with pytest.raises(
+            OptionError, match=f"{next(iter(given))} .*an index already has a model"
+        ):
+            adapt_index(tmp_path / "i", tmp_path / "s", **given)
     said = []
     done = adapt_index(tmp_path / "i", tmp_path / "s", log=said.append)
     assert said[0] == f"copying {tmp_path / 'i'}" and not any(ENCODING in line for line in said)
@@ -365,6 +369,8 @@ def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):
     (of_dots / PROMPTS).write_text('{"similarity_fn_name": "dot"}')
     with pytest.raises(OptionError, match="metric 'dot': cannot be learned from"):
         make_index(DocumentSource(documents), tmp_path / "s", str(of_dots), 1e4, print)
+    with pytest.raises(OutputError, match="is a folder; name a file"):
+        run("adapt", documents, "-o", tmp_path / "s", "--report", tmp_path)
     assert not (tmp_path / "s").exists()
     (tmp_path / "remote").mkdir()
     (tmp_path / "remote" / "milvus.json").write_text("{}")
@@ -395,21 +401,31 @@ def finished(tmp_path):
 def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, sentences, finished):
     few = write_notes(tmp_path / "few", sentences, range(2))
     (tmp_path / "link").symlink_to(finished)
-    adapt_index(few, tmp_path / "link", model=str(model), overwrite=True)
+    adapt_index(few, tmp_path / "link", model=str(model), seed=np.int64(1), overwrite=True)
     made = {"index", "report.json", "report.html"}
     assert {path.name for path in finished.iterdir()} == {*made, "thesis.txt"}
     assert Index.open(finished / "index").model == TorchEncoder.load(model).identity
 
 
-def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
+def test_overwrite_keeps_what_is_yet_to_be_read(tmp_path, documents, finished):
+    (finished / "model" / "qrels").mkdir(parents=True)
+    (finished / "model" / "queries.jsonl").write_text('{"_id": "1", "text": "a"}\n')
+    (finished / "model" / "qrels" / "test.tsv").write_text("query\tdocument\tgain\n1\t2\t1\n")
     before = set(finished.iterdir())
     with pytest.raises(OutputError, match=r"contains the index.* --update' learns again"):
         adapt_index(finished, finished, overwrite=True)
-    for kind in ("queries", "collection", "clicks"):
-        with pytest.raises(
-            InputError, match=r"queries\.jsonl: would be deleted by --overwrite; copy"
-        ):
-            adapt_index(documents, finished, **{kind: finished / "queries.jsonl"}, overwrite=True)
+    for kind, name in {"queries": QUERIES, "collection": "model", "clicks": QUERIES}.items():
+        with pytest.raises(InputError, match=rf"{name}: would be deleted by --overwrite; copy"):
+            adapt_index(documents, finished, **{kind: finished / name}, overwrite=True)
+    (tmp_path / "numbers.csv").write_text("1,2\n3,4\n")
+    for wrong in (
+        {"model": "no-model"},
+        {"queries": tmp_path / "numbers.csv"},
+        {"collection": tmp_path},
+        {"train_encoder": True},
+    ):
+        with pytest.raises(UserError):
+            adapt_index(documents, finished, **wrong, overwrite=True)
     assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
     shutil.rmtree(finished / "index")  # as a kill in the middle of --overwrite leaves it
     assert adaptation.finished(finished) is None
@@ -507,8 +523,12 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
 
 def test_an_encoder_needs_queries_and_torch(tmp_path, model, documents, asked, monkeypatch):
     options = {"model": str(model), "train_encoder": True}
-    with pytest.raises(OptionError, match="needs 40 queries about 20 documents"):
-        adapt_index(documents, tmp_path / "s", **options)
+    few = tmp_path / "few.csv"
+    few.write_text("query,document\nwhere is it filed,note-001.md\n")
+    for queries, match in ((None, "needs 40 queries about 20 documents"), (few, "there are 1; 40")):
+        with pytest.raises(OptionError, match=match):
+            adapt_index(documents, tmp_path / "s", **options, queries=queries)
+        assert not (tmp_path / "s" / "index").exists()
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "contrasent.train.fit", raising=False)
     with pytest.raises(MissingExtraError, match=r"--train-encoder.*contrasent\[train\]"):

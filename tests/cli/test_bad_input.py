@@ -1,11 +1,14 @@
 """Everything a user can get wrong: one line that names it and says what to do, exit code 2."""
 
+import io
 import json
 import re
+import sys
 
 import pytest
 
 from commands import mounted
+from contrasent.cli import main
 
 MODEL = "all-MiniLM-L6-v2"
 
@@ -195,6 +198,7 @@ UNPARSED = {
     "train --resume=3": "option '--resume' does not take a value",
     "train a b -o m": "a: no such file or folder",
     "train x.txt -o m --seed abc": "--seed 'abc': must be a whole number",
+    "diff a b --on x --seed -1": "--seed '-1': must be greater than or equal to 0",
     "serve m --timeout soon": "--timeout 'soon': must be a number",
     "encode m x -o y --batch-size 0": "--batch-size '0': must be greater than or equal to 1",
 }
@@ -213,6 +217,16 @@ def test_texts_with_bytes_that_are_no_characters(refused, line, option):
     words = [f"{option} b'caf\\xe9 roof': is not UTF-8"]
     refused(*line.split(), "caf\udce9 roof", words=words)
     refused("search", "idx\udce9", "roof", words=["no such folder"])  # a path may have any bytes
+
+
+def test_what_the_locale_cannot_write_is_escaped(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr("contrasent.cli.app.run", lambda words: print("caf\u00e9 \u203a roof"))
+    with pytest.raises(SystemExit):
+        main([])
+    stream.flush()
+    assert stream.buffer.getvalue() == b"caf\xe9 \\u203a roof\n"
 
 
 def test_help_is_no_error_and_shows_brackets_methods_and_settings(run):

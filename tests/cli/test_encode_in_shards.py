@@ -101,6 +101,25 @@ def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, sou
         run(*command, "--engine", "local")
 
 
+def test_overwrite_deletes_nothing_before_all_that_is_named_is_there(tmp_path, bert, source):
+    """Nor what is not part of the vectors."""
+    command = ("encode", bert, source, "-o", tmp_path / "v", "--engine", "local", "--text", "body")
+    command += ("--pooling", "cls", "--overwrite")
+    run(*command)
+    before = stored(tmp_path / "v")
+    (tmp_path / "v" / "notes.md").write_text("from May\n")
+    for error, changed in (
+        (UserError, ("encode", "no-model", *command[2:])),
+        (InputError, ("encode", bert, tmp_path / "none", *command[3:])),
+        (OptionError, (*command, "--text", "none")),
+        (OutputError, command),
+    ):
+        with pytest.raises(error):
+            run(*changed)
+        assert stored(tmp_path / "v").equals(before)
+    assert (tmp_path / "v" / "notes.md").is_file()
+
+
 def manifest(folder):
     return json.loads((folder / "manifest.json").read_text())
 

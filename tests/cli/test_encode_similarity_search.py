@@ -268,6 +268,16 @@ WRONG = [
     ("index {t} --model {m} -o {d}/i --metric l2", OptionError, "cosine"),
     ("index {t} --model {m} -o {d}/i --id key", OptionError, "have no names"),
     ("index {t} --model {m} -o {d}/i --column 3", OptionError, "columns 0 to 0"),
+    *(
+        (f"index {{t}} --model {{m}} -o {{d}}/i {option}", OptionError, "is for documents; here")
+        for option in ("--id 0 --exclude x", "--encoding latin-1", "--column 0 --as-text *.a")
+    ),
+    *(
+        (f"index {{t}} --model {{m}} -o {{d}}/i --watch{option}", OptionError, words)
+        for option, words in {"": "follows documents", " --json": "--json.*with --watch"}.items()
+    ),
+    ("index {t} --model {m} -o {d}/i --milvus-collection x", OptionError, "needs --milvus-uri"),
+    ("encode {m} {t} -o {d}/v.npy --worker-gpus 1", OptionError, "needs --engine ray"),
     ("search {d} x", InputError, "no index"),
     ("search {d}/no x", InputError, "no such folder"),
     ("search {i} x -k 0", OptionError, "at least 1"),

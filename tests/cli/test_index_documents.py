@@ -204,7 +204,7 @@ def test_a_change_of_the_same_size_and_time_is_seen(bert, tmp_path, monkeypatch,
     assert synced(index, *options) == "0 added, 1 changed, 0 deleted, 1 unchanged"
     assert "four" in rows(index)["a.md#1"].text
     assert synced(index, *options) == "0 added, 0 changed, 0 deleted, 2 unchanged"
-    with pytest.raises(UserError, match="--checksum True: needs --sync"):
+    with pytest.raises(UserError, match="--checksum 'True': needs --sync"):
         invoke("index", notes, "-o", tmp_path / "other", "--checksum")
 
 

@@ -32,7 +32,7 @@ def model(models):
 
 
 @pytest.fixture
-def made(model, sentences, tmp_path):
+def made(model, sentences, tmp_path, monkeypatch):
     """The index, and what there is to add to it: one new row, and one that replaces another."""
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     rows = [{"id": f"n{n}", "text": text, "n": n} for n, text in enumerate(sentences[:60])]
@@ -40,8 +40,10 @@ def made(model, sentences, tmp_path):
     file = write(tmp_path / "rows.jsonl", rows)
     folder = tmp_path / "index"
     options = ("--id", "id", "--metadata", "n")
-    place = ("--milvus-uri", tmp_path / "rows.db")
+    monkeypatch.chdir(tmp_path)
+    place = ("--milvus-uri", "rows.db")
     assert printed("index", file, "--model", model, "-o", folder, *place, *options)["texts"] == 61
+    monkeypatch.chdir(model)  # commands may be given anywhere
     new = [{"id": "n3", "text": sentences[70], "n": 3}, {"id": "x", "text": sentences[71], "n": 0}]
     return folder, write(tmp_path / "new.jsonl", new), options
 

@@ -40,6 +40,12 @@ def pairs(tmp_path, sentences):
     return path
 
 
+def test_a_check_prints_the_roles_of_columns(run, pairs, monkeypatch):
+    monkeypatch.setattr("contrasent.train.method_checks.check_objective", lambda *_: ())
+    _, err = run("train", pairs, "--check")
+    assert err == "query: anchor, positive: positive, negative: negative\n"
+
+
 def settings_of(folder):
     return json.loads((folder / "run" / "settings.json").read_text())
 

@@ -217,6 +217,7 @@ def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_pat
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
     assert counts == {"secret": 10, "hidden": 3, "tool's folder": 3}
     assert len(source.report.skipped["secret"].names) == 10
+    assert [d.id for d in DocumentSource(tmp_path, exclude="a.md")] == plain[1:]
     assert any(line.endswith("credentials.json, ...") for line in source.report.skipped_lines())
     with pytest.raises(InputError, match="1 secret"):
         list(DocumentSource(tmp_path / ".env"))

@@ -196,6 +196,9 @@ def test_identity_tells_models_apart(bert, tmp_path):
     one = TorchEncoder.load(bert, pooling="mean")
     same = TorchEncoder.load(bert, pooling="mean")
     assert one.identity == same.identity
+    lengths = (16, np.int64(16))
+    short, again = (TorchEncoder.load(bert, pooling="mean", max_seq_length=n) for n in lengths)
+    assert short.identity == again.identity != one.identity
     others = [
         TorchEncoder.load(bert, pooling="cls"),
         TorchEncoder.load(bert, pooling="mean", normalize=True),

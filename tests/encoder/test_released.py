@@ -172,6 +172,7 @@ def test_the_command(checkpoint, tmp_path):
     from contrasent.cli.app import app
 
     folder = checkpoint(TANH)
+    (tmp_path / "model").mkdir()  # an empty folder loses nothing
     requested = ["import", str(folder), "-o", str(tmp_path / "model"), "--quiet"]
     said = CliRunner().invoke(app, [*requested, "--method", "sup-simcse"])
     assert said.exit_code == 0, said.exception

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from contrasent.encoding.engines import Local
-from contrasent.encoding.inputs import Folder, plan
-from contrasent.encoding.job import Job, Opened, begin, chosen_shards, read_begun
+from contrasent.encoding.inputs import plan
+from contrasent.encoding.job import Job, Opened, begin, chosen_shards
 
 
 def vectors(texts):
@@ -69,7 +69,7 @@ def made(source, output, opener=None, *, dtype="float32", size=20, texts=True, *
 
 def run(job, engine=None, share=None):
     """Make the shards of a job that are missing; their numbers."""
-    missing = chosen_shards(share, begin(job, read_begun(Folder(job.output))))
+    missing = chosen_shards(share, begin(job))
     done = list((engine or Local()).run(job, missing, lambda rows: None))
     assert sorted(one.shard for one in done) == missing
     assert [one.problem for one in done if one.problem] == []

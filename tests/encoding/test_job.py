@@ -73,11 +73,17 @@ def test_what_is_there_is_found_by_one_listing_and_not_made_again(tmp_path, sour
     assert np.array_equal([row["vector"] for row in stored(tmp_path / "v")], vectors(TEXTS))
 
 
-def test_jobs_that_begin_at_the_same_time_are_of_one_folder(tmp_path, source):
-    job = made(source, tmp_path / "v")
-    begun = [read_begun(Folder(job.output)) for _ in range(2)]
-    assert begun == [None, None]
-    assert [begin(job, one) for one in begun] == [list(range(13))] * 2
+def test_jobs_that_begin_at_the_same_time_are_of_one_folder(tmp_path, source, monkeypatch):
+    job, read = made(source, tmp_path / "v"), Folder.read
+
+    def begin_meanwhile(folder, name):
+        found = read(folder, name)
+        monkeypatch.setattr(Folder, "read", read)
+        assert begin(job) == list(range(13))
+        return found
+
+    monkeypatch.setattr(Folder, "read", begin_meanwhile)
+    assert begin(job) == list(range(13))
 
 
 def test_shares_of_machines_are_all_shards_once(tmp_path, source):
@@ -144,7 +150,7 @@ def test_a_shard_with_too_few_or_too_many_rows_is_named(tmp_path, source, number
 
 def test_a_worker_with_another_model_makes_nothing(tmp_path, source):
     job = replace(made(source, tmp_path / "v"), settings={"model": "as it should be"})
-    begin(job, None)
+    begin(job)
     done = job.run(0, lambda rows: None)
     assert "a different model under that name" in done.problem
     assert not list((tmp_path / "v").glob("shard*"))
@@ -165,6 +171,6 @@ def test_a_process_that_dies_costs_its_shard_once(tmp_path, source, monkeypatch)
 def test_a_process_that_always_dies_ends_the_run_with_the_reason(tmp_path, source, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", openers.__file__.rpartition("/")[0], prepend=":")
     job = made(source, tmp_path / "v", Numbers(TEXTS[125], "always", str(tmp_path)), size=125)
-    begin(job, None)
+    begin(job)
     with pytest.raises(UserError, match=r"a worker died 4 times \(out of memory\?\)"):
         list(Local(2).run(job, [0, 1], lambda rows: None))

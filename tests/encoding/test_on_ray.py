@@ -109,14 +109,14 @@ def test_a_worker_that_dies_costs_its_shard_once(cluster, tmp_path, source, want
 
 def test_a_shard_that_always_kills_its_worker_ends_the_run(cluster, tmp_path, source):
     job = made(source, tmp_path / "v", Numbers(TEXTS[5], "always", str(tmp_path)), size=60)
-    begin(job, None)
+    begin(job)
     with pytest.raises(UserError, match="shard 0: its worker died 4 times"):
         list(OnRay(1).run(job, [0], lambda rows: None))
 
 
 def test_nobody_waits_for_ever(cluster, tmp_path, source):
     job = made(source, tmp_path / "v")
-    begin(job, None)
+    begin(job)
 
     def refused(engine):
         with pytest.raises(UserError) as caught:
@@ -144,7 +144,7 @@ def test_an_error_of_ray_itself_is_one_line(cluster, tmp_path, source, monkeypat
     monkeypatch.setattr(ray, "wait", broken)
     job = made(source, tmp_path / "v")
     with pytest.raises(UserError, match=r"^Ray crashed \(.*the command to continue$"):
-        list(OnRay(1).run(job, begin(job, None), lambda rows: None))
+        list(OnRay(1).run(job, begin(job), lambda rows: None))
 
 
 DRIVER = """
@@ -183,7 +183,7 @@ def test_a_driver_that_is_killed_costs_what_was_running(cluster, tmp_path, sourc
 def test_a_node_that_is_killed_costs_its_shards_once(cluster, tmp_path, source, wanted):
     output, killed = tmp_path / "v", []
     job = made(source, output, Numbers(home=str(tmp_path), hold=True))
-    missing, done = begin(job, None), []
+    missing, done = begin(job), []
     for one in OnRay(2).run(job, missing, lambda rows: None):
         done.append(one.shard)
         if not killed:  # both nodes are at work, or no shard would have ended

@@ -123,7 +123,7 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
     found = question_pairs(folder=tmp_path)
     assert (found.first, found.labels.tolist()) == (('say "when"', "a"), [1, 0])
     triples.write_text('sent0,sent1,hard_neg\n"a, b",c,d\n')
-    assert inference_triples(folder=tmp_path).premises == ("a, b",)
+    assert inference_triples(folder=str(tmp_path)).premises == ("a, b",)
     for path, text, message in (
         (pairs, head + "test\ta\tb\tyes\n", r"qqp_subset.tsv:2: is_duplicate is 'yes'"),
         (pairs, "a\tb\n", "column 'question1' is missing"),

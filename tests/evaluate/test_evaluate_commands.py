@@ -105,11 +105,14 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(no_weights, tmp_path
         (("--pairs", good, "--columns", "a,b"), "three columns"),
         (("--pairs", good, "--pairs", tmp_path / "sub" / "good.tsv"), "must be distinct"),
         (("--suite", "sts", "--columns", "0,1,2"), "needs --pairs"),
-        (("--suite", "sts", "--own-ids"), "needs --collection"),
+        (("--suite", "sts", "--own-ids"), "--own-ids 'True': needs --collection"),
+        (("--pairs", good, "--task", "STSB"), r"--task \"\['STSB'\]\": needs --suite sts"),
+        (("--suite", "transfer", "--captions", "0"), "--captions '0': needs --suite retrieval"),
+        (("--suite", "sts", "--stop-words"), "needs a text file of GloVe"),
         (("--collection", tmp_path), "corpus.jsonl: no such file"),
     ):
         with pytest.raises(UserError, match=message):
-            run("evaluate", no_weights, *arguments, "--data", tmp_path, "--task", "STSB")
+            run("evaluate", no_weights, *arguments, "--data", tmp_path)
 
 
 def test_mistakes_are_named_before_a_model_is_loaded(no_weights, data, ask_hub, tmp_path):
@@ -120,6 +123,7 @@ def test_mistakes_are_named_before_a_model_is_loaded(no_weights, data, ask_hub, 
         ((no_weights, "--task", "STS12", "--form", "raw"), DataError, "put the file at"),
         ((tmp_path / "nothing", *STS), ModelError, "nothing"),
         (("a", "a"), UserError, "a model twice"),
+        ((no_weights, *STS, "--json-file", tmp_path), OutputError, "is a folder; name a file"),
         (("--suite", "sts"), UserError, r"MODEL is missing .*evaluate --help"),
     ):
         with pytest.raises(kind, match=message):
@@ -140,6 +144,8 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     for name in ("before", "after", "low", "high", "p", "item_low", "item_p"):
         assert by_metric["spearman"][name] == pytest.approx(row[name])
     assert set(by_metric) == {"spearman", "pearson"}
+    with pytest.raises(OptionError, match="needs a model; rows of reports are compared"):
+        run("compare", tmp_path / "a.json", tmp_path / "b.json", *STS)
     out = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--seed-sd", 0)
     assert "Intervals cover other items, and no spread over seeds" in out
     assert row["low"] <= row["difference"] <= row["high"]

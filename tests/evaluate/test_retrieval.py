@@ -211,7 +211,7 @@ def test_a_folder_of_judgments_is_measured(folder):
     assert report.one(metric="recall@1").value == pytest.approx((1 + 1 / 2) / 2)
     assert report.rows[0].task == folder.name
     (folder / "qrels" / "dev.tsv").write_text("q1 0 d1 1\n")
-    assert folder_retrieval(letters, folder, split="dev").rows[0].count == 1
+    assert folder_retrieval(letters, str(folder), split="dev").rows[0].count == 1
 
 
 def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):

@@ -146,6 +146,7 @@ def test_an_index_is_measured_as_it_is_searched(judged_index, run, tmp_path):
 
 def test_wrong_arguments_are_one_line(judged_index, bert, run):
     for arguments, problem in (
+        (("made", "--collection", judged_index, "--pooling", "cls"), "needs a model; an index has"),
         (("made",), "to evaluate an index, add --collection FOLDER"),
         (("made", "--collection", judged_index, "--suite", "sts"), "evaluate models"),
         ((bert, "--collection", judged_index, "--vectors-only"), "applies only to an index"),

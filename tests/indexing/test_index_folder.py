@@ -1,5 +1,9 @@
 """Indexes made and changed from Python, which are those that the command makes."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from index_states import assert_same, logged, state
 
@@ -83,6 +87,9 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     with pytest.raises(InputError, match=r"faq.csv: has no column 'year', which the index keeps"):
         add_rows(tmp_path / "every", narrow, update=True)
     add_rows(tmp_path / "every", narrow, update=True, column="answer", metadata=["id"])
+    first = tmp_path / "first"
+    index_folder(table, first, model=models / "mean", column=0).index.close()
+    assert [row.text for row in add_rows(first, table).index.every()] == ["8", "7", "6"] * 2
     index_folder(notes / "boats.md", tmp_path / "plain", model=models / "mean")
     with pytest.raises(OptionError, match="needs --id"):
         add_rows(tmp_path / "plain", table, update=True)
@@ -98,6 +105,22 @@ def test_rows_that_are_added_leave_no_log(notes, models, tmp_path):
     index_folder(table, index, model=models / "mean", column="answer").index.close()
     add_rows(index, table).index.close()
     assert logged(index) == 0
+
+
+def test_an_index_opens_its_model_in_a_program_of_its_own(notes, models, tmp_path):
+    index_folder(notes / "boats.md", tmp_path / "i", model=models / "mean")
+    code = """import sys
+from contrasent.search.opening import open_index
+print(open_index(sys.argv[1]).search("a ferry", k=1)[0][0].metadata["document"])"""
+    command = [sys.executable, "-c", code, tmp_path / "i"]
+    assert subprocess.check_output(command, text=True) == "boats.md\n"
+
+
+def test_documents_may_be_in_a_folder_of_any_name(notes, models, tmp_path):
+    place = notes.rename(os.fsdecode(os.fsencode(notes) + b"\xe9"))
+    index_folder(place, tmp_path / "i", model=models / "mean").index.close()
+    assert str(sync_index(tmp_path / "i")) == "0 added, 0 changed, 0 deleted, 3 unchanged"
+    assert Index.open(tmp_path / "i").facts.origin["path"] == str(place)
 
 
 def test_what_cannot_be_indexed_is_one_line(notes, models, tmp_path):

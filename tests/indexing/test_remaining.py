@@ -177,8 +177,9 @@ def test_bad_input_is_a_line_and_loses_nothing(made, tiny, tmp_path, lines, run)
     index, whole = made
     target = tmp_path / "index"
     stopped(index, target)
-    with pytest.raises(errors.UserError, match="was started with"):
-        index(target, max_seq_length=9)
+    for other in ({"max_seq_length": 9}, {"metric": "dot"}, {"exclude": "drafts/"}):
+        with pytest.raises(errors.OutputError, match=f"started with another {next(iter(other))};"):
+            index(target, **other)
     with pytest.raises(errors.UserError, match="cannot be compared"):  # another base
         index_folder(lines, target, model=tiny["roberta"], pooling="mean")
     for command in (

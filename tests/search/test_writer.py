@@ -238,6 +238,18 @@ def test_a_full_disk_is_named_and_lets_go_of_the_index(folder):
     assert len(Index.open(folder)) == 10
 
 
+def test_metadata_is_checked_before_anything_is_encoded(folder):
+    """Numbers of numpy are numbers."""
+    calls, frame = [], type("Frame", (list,), {"columns": ["n"]})([{"n": 1}])
+    for metadata, words in (([{"n": float("nan")}], "is not JSON"), (frame, r"frame\.to_dict")):
+        with pytest.raises(UserError, match=words), Writer(folder) as writer:
+            writer.add(["new"], calls.append, metadata=metadata)
+    assert not calls
+    with Writer(folder) as writer:
+        writer.add(["new"], encode, ids=["x"], metadata=[{"n": np.int64(3), "m": np.float32(0.5)}])
+    assert contents(Index.open(folder))["x"] == ("new", {"n": 3, "m": 0.5})
+
+
 def test_ids_that_are_not_given_are_new(folder):
     with Writer(folder) as writer:
         writer.add(["a", "b"], encode)

@@ -43,26 +43,28 @@ def begin(apps, index, tmp_path, monkeypatch):
     """Run ``contrasent serve`` up to where it would answer; gives its outcome."""
     nothing = types.SimpleNamespace(run=lambda sockets: [one.close() for one in sockets])
 
-    def begin(*options, place="mine"):
+    def begin(*options, place="."):
         with monkeypatch.context() as patch:
             patch.setattr(server_app, "make_server", lambda app, _: apps.append(app) or nothing)
-            return CliRunner().invoke(command, [str(tmp_path / place), "--port=0", *options])
+            return CliRunner().invoke(command, [place, "--port=0", *options])
 
     log = logging.getLogger("contrasent.serve")  # the command takes it over
     monkeypatch.setattr(log, "handlers", [])
     monkeypatch.setattr(log, "propagate", True)
     monkeypatch.setattr(log, "level", log.level)
     index.save(tmp_path / "mine" / "index")
+    monkeypatch.chdir(tmp_path / "mine")
     command = typer.Typer()
     command.command()(serve)
     return begin
 
 
-@pytest.mark.parametrize("place", ["mine", "mine/index"])
-def test_an_index_is_served_with_its_model(begin, apps, index, encoder, place):
+@pytest.mark.parametrize(("place", "name"), [(".", "mine"), ("index", "index")])
+def test_an_index_is_served_with_its_model(begin, apps, index, encoder, place, name):
     """As a folder, or inside one; there is no model in either."""
     done = begin(place=place)
     assert done.exit_code == 0, done.output
+    assert f"{name} at http" in done.output
     with running(apps.pop()) as url:
         (wanted,) = index.search("monetary policy", encode=encoder.encode, k=3)
         assert search(url) == [hit.text for hit in wanted]
@@ -107,7 +109,9 @@ def test_a_port_that_another_server_is_about_to_use_is_taken():
             pass
 
 
-@pytest.mark.parametrize("given", [("fd00::5", ["b.example"]), ("0.0.0.0", ["fd00::5"])])
+@pytest.mark.parametrize("given", [
+    ("fd00::5", ["b.example"]), ("0.0.0.0", ["fd00::5"]), ("0.0.0.0", "fd00::5"),
+])  # fmt: skip
 def test_an_address_is_allowed_as_it_is_in_a_header(given):
     assert "[fd00::5]" in _allowed_hosts(*given)
 

@@ -170,6 +170,7 @@ def test_a_folder_is_read_in_the_order_of_paths(put):
 
 def test_rows_in_memory_are_texts_sequences_or_mappings():
     assert list(open_corpus([" one", "two "])) == [("one",), ("two",)]
+    assert list(open_corpus(np.array(["one", "two"]))) == [("one",), ("two",)]
     corpus = open_corpus(TRIPLES, columns=[1])
     assert (corpus.names, list(corpus)) == (("1",), [(b,) for _, b, _ in TRIPLES])
     rows = [dict(zip(NAMES, row, strict=True)) for row in TRIPLES]

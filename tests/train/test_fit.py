@@ -332,8 +332,9 @@ def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, impro
     judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
     options = {"max_steps": 4, "eval_steps": 2, "evaluate": judge}
     assert start("literal", keep="proven", **options)[1].kept == 0  # nothing was proven
-    with pytest.raises(OptionError, match="--keep 'unharmed': needs --evaluate neighbors"):
-        start("none", keep="unharmed", max_steps=1)
+    for keep, words in (("unharmed", "needs --evaluate neighbors"), ("proven", "needs an eval")):
+        with pytest.raises(OptionError, match=f"--keep '{keep}': {words}"):
+            start("none", keep=keep, max_steps=1)
 
 
 def test_a_resumed_run_compares_with_the_same_base(start, tmp_path, kept_steps):

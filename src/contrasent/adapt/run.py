@@ -35,7 +35,7 @@ from contrasent.adapt.user_queries import (
 )
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
-from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.errors import InputError, OptionError, OutputError, import_extra
 from contrasent.files import (
     check_writable,
     remove,
@@ -51,6 +51,7 @@ from contrasent.indexing.models import find_index_model, model_settings, open_in
 from contrasent.indexing.remaining import pace
 from contrasent.model.base import TaskEncoder
 from contrasent.model.golden import digest
+from contrasent.model.opening import find_model
 from contrasent.progress import duration
 from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index, document_of
@@ -154,8 +155,8 @@ def adapt_index(
         "source": str(source),
         "model": model,
         "columns": None if columns is None else list(columns),
-        "max_file_text": max_file_text,
-        "seed": seed,
+        "max_file_text": int(max_file_text),
+        "seed": int(seed),
         "train_encoder": train_encoder,
     }
     asked = given | {USERS: [_digests(files) for files in users]}
@@ -165,9 +166,15 @@ def adapt_index(
         return done
     documents = _source(source, target, model, columns, max_file_text)
     used = documents.facts.source if isinstance(documents, Index) else model
+    if model is not None:
+        find_model(model)
+    if train_encoder:
+        import_extra("torch", "train", "--train-encoder")
+        if not inputs:
+            raise OptionError("train_encoder", True, f"needs {needed()}")
+    log_roles(*users, log)  # before anything is encoded or removed
     inputs += [Path(used)] if used and Path(used).exists() else []
     _check_target(target, inputs, resume=resume, overwrite=overwrite)
-    log_roles(queries, clicks, log)  # before anything is encoded
     # What a killed run of the same options left to continue with, or how this one begins.
     if not (target / STATE).is_file():
         write_json(target / STATE, {"given": given})
@@ -176,7 +183,10 @@ def adapt_index(
     run = _AdaptationRun(target, state, budget, seed, log)
 
     def check(names: Sequence[str], origin: Mapping[str, Any]) -> None:
-        read_user_queries(*users, names, lambda line: None, root=origin.get("root", ""))
+        root = origin.get("root", "")
+        usable, _ = read_user_queries(*users, names, lambda line: None, root=root)
+        if train_encoder and (problem := too_few(usable)):
+            raise OptionError("train_encoder", True, problem)
 
     run.start(documents, model, check)
     run.read(*users)
@@ -219,7 +229,7 @@ def update_adaptation(
             target, "is not an output of 'contrasent adapt'; create one with -o OUT first"
         )
     facts = json.loads((target / REPORT).read_text("utf-8"))
-    log_roles(queries, clicks, log)
+    log_roles(queries, collection, clicks, log)
     state = {name: facts[name] for name in ("default", "given") if name in facts}
     run = _AdaptationRun(target, state, budget, seed, log)
     run.encoder = facts.get("encoder")
@@ -274,8 +284,13 @@ def _source(
             if _holds(target / REPORT, "format"):
                 problem += f", or 'contrasent adapt {target} --update' learns again in place"
             raise OutputError(problem)
-        if model is not None:
-            raise OptionError("model", model, "an index already has a model; omit this option")
+        stated = {"model": model, "columns": columns}
+        stated |= {"max_file_text": max_file_text} if max_file_text != TEXT_LIMIT else {}
+        for name, value in stated.items():
+            if value is not None:
+                raise OptionError(
+                    name, value, "an index already has a model and texts; omit this option"
+                )
         index = Index.open(place)
         index.check_finished("adapt")
         _check_metric(index.facts)

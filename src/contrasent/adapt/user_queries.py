@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -167,8 +167,10 @@ def _rows(path: Path, amount: Literal["gain", "count"]) -> Iterator[_Row]:
             yield f"line {line}", named.get("query"), named.get("document"), named.get(amount)
 
 
-def log_roles(queries: Files, clicks: Files, log: Log) -> None:
-    """Log the role of every column of tables of queries; those without the needed ones fail."""
+def log_roles(queries: Files, collection: Files, clicks: Files, log: Log) -> None:
+    """Log the role of every column of tables of queries; inputs without what is needed fail."""
+    for folder in paths(collection):
+        deque(_evaluation_set(folder, lambda line: None), maxlen=0)
     amounts: list[tuple[Files, Literal["gain", "count"]]] = [(queries, "gain"), (clicks, "count")]
     for several, amount in amounts:
         for file in (file for path in paths(several) for file in find(path)):

@@ -23,10 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: words after the program's name; those of the process if None.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    # Those that are closed, as for a daemon; another file would get their number.
-    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    _prepare_streams()
     try:
         from contrasent.cli.app import run
 
@@ -56,6 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(130)
     except OSError as error:
         sys.exit(_unwritten(error))
+
+
+def _prepare_streams() -> None:
+    # Those that are closed, as for a daemon; another file would get their number.
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    if hasattr(sys.stdout, "reconfigure"):  # not every locale has the letters of every text
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _unwritten(error: OSError) -> int:

@@ -8,6 +8,7 @@ import typer
 
 from contrasent.cli import options
 from contrasent.errors import UserError, see
+from contrasent.files import check_file
 
 if TYPE_CHECKING:
     from contrasent.adapt.run import Adaptation
@@ -63,6 +64,8 @@ def adapt(
         report: Copy the page OUT/report.html there.
         require_improvement: Exit with status 3 unless a gain is proven.
     """
+    if report is not None:
+        check_file(report)
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}
     if update:

@@ -25,6 +25,7 @@ ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "ind
 
 @options.command
 def compare(
+    context: typer.Context,
     before: Annotated[str, typer.Argument(metavar="A")],
     after: Annotated[str, typer.Argument(metavar="B")],
     loading: options.Encoding,
@@ -83,6 +84,11 @@ def compare(
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
+    measured = ("suite", "task", "split", "form", "pairs", "collection", "on")
+    lacking = dict.fromkeys(() if folders else measured, "a model; rows of reports are compared")
+    if "sts" not in suites:
+        lacking |= dict.fromkeys(("task", "split"), "--suite sts")
+    options.check_used(context, lacking)
     for option, arm in zip("AB", arms, strict=True):
         _check_seeds(option, {name: folders[name] for name in arm if name in folders})
     evaluations += [_held_out(on, columns, folders)] if on else []
@@ -166,7 +172,7 @@ def diff(
     column: options.Column = None,
     report: Path | None = None,
     fail_over: Annotated[float | None, typer.Option(min=0, max=1)] = None,
-    seed: int = 0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> options.Output:
     """Will a search find the same documents with a different model, version or runtime?
 
@@ -191,10 +197,10 @@ def diff(
         raise OptionError("--on", on, "name the index or the texts that both models search")
     from contrasent.cli.search import read_queries
     from contrasent.evaluate.diff import diff_models
-    from contrasent.files import check_writable
+    from contrasent.files import check_file
 
     if report is not None:
-        check_writable(report.absolute().parent)
+        check_file(report)
     wanted = None if query_file is None else read_queries(query_file)
     if wanted == []:
         raise InputError(query_file or "", "contains no query")

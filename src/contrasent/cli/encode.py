@@ -12,7 +12,7 @@ import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.errors import OptionError, OutputError, UserError, check_choice, import_extra
+from contrasent.errors import OptionError, UserError, check_choice, import_extra
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
@@ -92,6 +92,7 @@ class OpenModel:
 
 @options.command
 def encode(
+    context: typer.Context,
     model: str,
     input_: Annotated[str, typer.Argument(metavar="INPUT")],
     output: Annotated[str, typer.Option("--output", "-o")],
@@ -158,6 +159,7 @@ def encode(
             share=shard,
             overwrite=overwrite,
         )
+    options.check_used(context, dict.fromkeys(("worker_gpus", "timeout"), "--engine ray"))
     return _as_stream(opener, input_, Path(output), began, column, overwrite)
 
 
@@ -171,8 +173,6 @@ def _as_stream(
     from contrasent.search.store import Facts
     from contrasent.types import batched
 
-    if output.is_dir():
-        raise OutputError(f"{output}: is a folder; name a file")
     options.check_new(output, overwrite)
     if output.suffix == ".parquet":
         import_extra("pyarrow", "parquet", f"writing {output}")
@@ -253,10 +253,6 @@ def _in_shards(
             problem += "--workers and an INPUT that is a URL or a pattern write shards"
         raise OptionError("-o", output, problem)
     folder = Folder(output)
-    begun = jobs.read_begun(folder)
-    if overwrite and begun is not None:
-        folder.remove()
-        begun = None
     text, identity = map(position, columns)
     rows = plan(source, shard_rows=shard_rows, text=text, identity=identity)
     model = opener.folder
@@ -264,7 +260,9 @@ def _in_shards(
     opener = replace(opener, folder=path, threads=engine.threads)
     here = jobs.opened(opener)
     job = jobs.Job(folder.name, rows, opener, here.dimension, dtype, keep_text, here.settings)
-    missing = jobs.chosen_shards(share, jobs.begin(job, begun))
+    if overwrite:  # now that all that was named is known to be there
+        jobs.remove_vectors(folder)
+    missing = jobs.chosen_shards(share, jobs.begin(job))
     ended = list[jobs.Done]()
     with progress.task("encode", sum(map(rows.size, missing)), "sentences") as advance:
         for result in engine.run(job, missing, advance):

@@ -15,12 +15,20 @@ if TYPE_CHECKING:
     from contrasent.evaluate.suite import Options
     from contrasent.report import Report
     from contrasent.types import EncodeFn
+SUITE_OF = {
+    **dict.fromkeys(("task", "split", "aggregate", "subsets"), "sts"),
+    "protocol": "protocols",
+    "seeds": "transfer",
+    "captions": "retrieval",
+}
+"""The options of a single suite."""
 UserEvaluation = Callable[["EncodeFn", int], "Report"]
 """A user's own data, read and checked: measures a model on them with this many resamples."""
 
 
 @options.command
 def evaluate(
+    context: typer.Context,
     loading: options.Running,
     models: Annotated[list[str] | None, typer.Argument(metavar="MODEL|INDEX...")] = None,
     suite: list[str] | None = None,
@@ -98,8 +106,14 @@ def evaluate(
     weight = options.chosen_weight(bm25_weight, vectors_only)
     indexes = _check_indexes(models, weight, collection, bool(suites or pairs))
     others = [model for model in models if model not in indexes]
-    if own_ids and collection is None:
-        raise OptionError("--own-ids", "", "needs --collection")
+    lacking = {name: f"--suite {one}" for name, one in SUITE_OF.items() if one not in suites}
+    if collection is None:
+        lacking["own_ids"] = "--collection"
+    if not any(Path(model).is_file() for model in others):
+        lacking["stop_words"] = "a text file of GloVe"
+    if not others:
+        lacking |= dict.fromkeys(("pooling", "max_seq_length"), "a model; an index has its own")
+    options.check_used(context, lacking)
     user_evaluations = [
         *labeled_evaluations(pairs or [], columns),
         *judged_evaluations(collection, own_ids, others),
@@ -116,7 +130,6 @@ def evaluate(
                 own_ids=own_ids,
                 runtime=loading.runtime,
                 batch_size=loading.batch_size,
-                batch_invariant=loading.batch_invariant,
                 resamples=resamples,
             )
             notes += [line for name, line in reports_of[model].notes.items() if name == "cut"]
@@ -187,7 +200,7 @@ def _check_before(
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.sts import AGGREGATES
     from contrasent.evaluate.suite import read_data
-    from contrasent.files import check_writable
+    from contrasent.files import check_file
     from contrasent.model.opening import find_model
 
     if len(set(models)) < len(models):
@@ -199,7 +212,7 @@ def _check_before(
         check_choice("--protocol", name, PROTOCOLS)
     for target in (report_file, json_file):
         if target is not None:
-            check_writable(target.parent)
+            check_file(target)
     if report_file is not None:
         from contrasent.pictures import check_matplotlib
 

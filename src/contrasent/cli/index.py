@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.errors import OptionError, UserError
+from contrasent.errors import OptionError, UserError, import_extra
 
 if TYPE_CHECKING:
     from contrasent.indexing.build import IndexResult
@@ -91,6 +91,8 @@ def index(
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
     folder = Path(source)
+    if watch:
+        _check_watch(context, source)
     if remove or remove_where:
         options.check_alone(context, "--remove", "source", "remove", "remove_where")
         return _remove_rows(folder, remove or [], remove_where or [])
@@ -101,8 +103,8 @@ def index(
         change, other = ("--watch", "watch") if watch else ("--sync", "checksum")
         options.check_alone(context, change, "source", "synced", "sync", "batch_size", other)
         return _sync(folder, synced, loading.batch_size, watch=watch, checksum=checksum)
-    if checksum:
-        raise OptionError("--checksum", True, "needs --sync")
+    lacking = {"checksum": "--sync"} | ({} if milvus_uri else {"milvus_collection": "--milvus-uri"})
+    options.check_used(context, lacking)
     if output is None and model is not None:
         changed = ("source", "model", "pooling", "max_seq_length", "batch_size")
         options.check_alone(context, "--model", *changed)
@@ -157,6 +159,18 @@ def index(
     for line in result.notes:
         options.note(line)
     return _sync(output, None, loading.batch_size, watch=True, checksum=False)
+
+
+def _check_watch(context: typer.Context, source: str) -> None:
+    """Reject, before anything is indexed, what cannot be watched."""
+    from contrasent.indexing.build import is_lines
+
+    if context.params["as_json"]:
+        raise OptionError("--json", True, "cannot be combined with --watch, which does not end")
+    import_extra("watchfiles", "documents", "--watch")
+    of_rows = ("encoded", "milvus_uri", "id_column", "column", "metadata")
+    if any(context.params[name] for name in of_rows) or is_lines(source):
+        raise OptionError("--watch", True, "follows documents, not lines, rows or Milvus")
 
 
 def _outcome(output: Path, made: "IndexResult") -> options.Output:

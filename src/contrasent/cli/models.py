@@ -108,7 +108,7 @@ def import_(
     from contrasent.model.description import check_replaceable
     from contrasent.model.pretrained import resolve
 
-    options.check_new(output, overwrite and (output / "modules.json").is_file(), "target")
+    options.check_new(output, overwrite, "folder")
     check_replaceable(output)
     folder = resolve(checkpoint)
     from contrasent.encoder.card import CardMetadata, card
@@ -172,8 +172,7 @@ def postprocess(
         if len(distinct) >= sentences:
             break
     texts = list(distinct)[:sentences]
-    empty = output.is_dir() and not any(output.iterdir())
-    options.check_new(output, overwrite or empty, "folder")
+    options.check_new(output, overwrite, "folder")
     from contrasent.model.description import check_replaceable
     from contrasent.model.opening import find_model
 

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
@@ -18,7 +18,7 @@ import typer
 
 from contrasent import progress
 from contrasent.errors import OptionError, OutputError
-from contrasent.files import check_writable
+from contrasent.files import check_file, check_writable
 
 if TYPE_CHECKING:
     from contrasent.model.base import TaskEncoder
@@ -202,14 +202,26 @@ def named(parameter: Any) -> str:
     return "/".join(parameter.opts)
 
 
+def _given(context: typer.Context, name: str) -> bool:
+    """Whether an option is on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def check_used(context: typer.Context, lacking: Mapping[str, str]) -> None:
+    """Reject options that were given and would change nothing, each with what it needs."""
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in lacking and _given(context, name):
+            problem = f"needs {lacking[name]}"
+            raise OptionError(named(parameter), str(context.params[name]), problem)
+
+
 def check_alone(context: typer.Context, change: str, *allowed: str) -> None:
     """Reject options that were given and are neither the change nor ``allowed`` with it."""
     for parameter in context.command.params:
         name = str(parameter.name)
-        source = context.get_parameter_source(name)
-        if source is None or source.name != "COMMANDLINE":
-            continue
-        if name in (*allowed, "as_json", "quiet"):
+        if not _given(context, name) or name in (*allowed, "as_json", "quiet"):
             continue
         problem = f"cannot be combined with {change}; see '{context.command_path} --help'"
         raise OptionError(named(parameter), str(context.params[name]), problem)
@@ -275,6 +287,10 @@ def parse_budget(text: str) -> float:
 
 def check_new(output: Path, replace: bool, what: str = "file") -> None:
     """Reject, before any work, a target that must not be replaced or cannot be written."""
+    if what == "file":
+        check_file(output)
+    elif output.is_dir() and not any(output.iterdir()):
+        replace = True
     if output.exists() and not replace:
         raise OutputError(f"{output}: already exists; choose another {what} or add --overwrite")
     check_writable(output.absolute().parent)

@@ -114,11 +114,11 @@ def reproduce(
 
 
 def _check_targets(targets: list[Path], reports: list[Path], figures: Path | None) -> None:
-    from contrasent.files import check_writable
+    from contrasent.files import check_file
     from contrasent.reproduce.console import REPORTS
 
     for target in targets:
-        check_writable(target.parent)
+        check_file(target)
     for target in reports:
         if target.suffix not in REPORTS:
             problem = "unknown kind of report (by its suffix)"

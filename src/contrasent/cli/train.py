@@ -185,9 +185,9 @@ def _check(
     from contrasent.train.method_checks import check_objective
 
     findings = []
-    progress.show("silent")
     for line in source.roles:
         options.note(line)
+    progress.show("silent")
     for finding in check_objective(objective, of_objective, source):
         findings.append(finding)
         if not as_json:

@@ -30,7 +30,7 @@ class Labeled:
         return len(self.labels)
 
 
-def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labeled]:
+def transfer_set(task: str, *, folder: str | Path | None = None) -> dict[str, Labeled]:
     """A transfer task of SentEval by split: all; train, test; or train, dev, test."""
     check_choice("task", task, tuple(official.TRANSFER_FILES))
     rows: dict[str, list[LabeledRow]] = {}
@@ -98,7 +98,7 @@ class Triples:
         return Triples(first, second, third, self.source)
 
 
-def question_pairs(*, folder: Path | None = None) -> Labeled:
+def question_pairs(*, folder: str | Path | None = None) -> Labeled:
     """Quora's question pairs, of which 1 are duplicates: GLUE's dev file, or a subset of it."""
     path = official.need("QQP", official.QQP_PLACES, folder, NO_COPY)
     wanted = ("question1", "question2", "is_duplicate")
@@ -112,7 +112,7 @@ def question_pairs(*, folder: Path | None = None) -> Labeled:
     return _labeled(rows, pairs=True)
 
 
-def inference_triples(*, folder: Path | None = None) -> Triples:
+def inference_triples(*, folder: str | Path | None = None) -> Triples:
     """Triples in SimCSE's form: columns ``sent0``, ``sent1`` and ``hard_neg``."""
     path = official.need("NLI triples", official.NLI_PLACES, folder, NO_COPY)
     wanted = ("sent0", "sent1", "hard_neg")
@@ -150,7 +150,7 @@ class Captions:
         return Captions(self.texts[-count:], self.pictures[-count:]) if count else self
 
 
-def flickr30k(*, folder: Path | None = None) -> Captions:
+def flickr30k(*, folder: str | Path | None = None) -> Captions:
     """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
     why = "its license forbids a copy on the hub"
     path = official.need("flickr30k", official.CAPTION_PLACES, folder, why)

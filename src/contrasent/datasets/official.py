@@ -100,7 +100,7 @@ class DataSet:
     places: dict[str, tuple[str, ...]]
     hub: str = ""  # "owner/name@revision" of the pinned copy, or ""
 
-    def locate(self, folder: Path | None = None) -> dict[str, str]:
+    def locate(self, folder: str | Path | None = None) -> dict[str, str]:
         """By form, the local file if it is there, else the hub's copy, else ""."""
         local = {form: find(places, folder) for form, places in self.places.items()}
         # The hub has the raw form alone.
@@ -170,15 +170,15 @@ def data_folder() -> Path | None:
     return path
 
 
-def find(places: Sequence[str], folder: Path | None) -> Path | None:
+def find(places: Sequence[str], folder: str | Path | None) -> Path | None:
     """The first of several paths below the data folder that is a file, or None."""
-    root = folder if folder is not None else data_folder()
+    root = data_folder() if folder is None else Path(folder)
     if root is None:
         return None
     return next((root / place for place in places if (root / place).is_file()), None)
 
 
-def need(task: str, places: Sequence[str], folder: Path | None, why: str) -> Path:
+def need(task: str, places: Sequence[str], folder: str | Path | None, why: str) -> Path:
     """The file of a data set that has no copy on the hub."""
     path = find(places, folder)
     if path is None:

@@ -25,7 +25,7 @@ ScoredPair = tuple[str, str, float]  # two sentences and their gold score
 
 
 def sts_pairs(
-    task: str, *, split: str = "test", form: str = "senteval", folder: Path | None = None
+    task: str, *, split: str = "test", form: str = "senteval", folder: str | Path | None = None
 ) -> tuple[ScoredPairs, ...]:
     """The scored pairs of a semantic textual similarity task, one entry a subset."""
     check_choice("task", task, official.STS_NAMES)
@@ -63,7 +63,7 @@ def score_digest(scores: Sequence[float]) -> str:
     return hashlib.sha256(",".join(f"{s:.3f}" for s in scores).encode()).hexdigest()[:16]
 
 
-def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
+def _year(task: str, form: str, folder: str | Path | None) -> tuple[ScoredPairs, ...]:
     subsets: list[ScoredPairs] = []
     for subset in official.STS_YEARS[task]:
         places = official.sts_places(task, form, f"{task}-en-test/STS.input.{subset.name}.txt")

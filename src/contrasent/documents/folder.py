@@ -17,6 +17,7 @@ from contrasent.documents.sections import Section as Section
 from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError
 from contrasent.text.sources import missing
+from contrasent.types import several
 
 SHOWN = 5  # names of files that were skipped for one reason
 DOCUMENTS = 5_000_000  # of one index, rows of tables included
@@ -194,9 +195,9 @@ class DocumentSource:
             str(path if path.is_dir() else path.parent),
             None if columns is None else list(columns),
             max_file_text,
-            as_text=[*as_text],
-            exclude=[*exclude],
-            include=[*include],
+            as_text=several(as_text),
+            exclude=several(exclude),
+            include=several(include),
             gitignore=gitignore,
             encoding=encoding,
         )

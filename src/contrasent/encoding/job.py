@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -187,13 +188,23 @@ def _write(folder: Folder, manifest: Manifest) -> None:
         stream.write((json.dumps(data, indent=2) + "\n").encode())
 
 
-def begin(job: Job, manifest: Manifest | None) -> list[int]:
+def remove_vectors(folder: Folder) -> None:
+    """Delete a folder of vectors, unless it contains other files too."""
+    if read_begun(folder) is None:
+        return
+    for name in sorted(folder.names()):
+        if not any(fnmatchcase(name, pattern) for pattern in (NAME, "shard-*.parquet", ".*")):
+            problem = "is not part of the vectors and would be deleted by --overwrite"
+            raise OutputError(f"{folder.file(name)}: {problem}; move it elsewhere")
+    folder.remove()
+
+
+def begin(job: Job) -> list[int]:
     """Write or compare the manifest; returns the missing shards."""
     folder = Folder(job.output)
     facts = json.loads(json.dumps(job.facts))
     names = folder.names()  # before the manifest, which another job may have written by now
-    manifest = manifest or read_begun(folder)
-    if manifest is not None:
+    if (manifest := read_begun(folder)) is not None:
         if other := sorted(
             k for k in facts | manifest.facts if manifest.facts.get(k) != facts.get(k)
         ):

@@ -76,7 +76,7 @@ def pair_classification(
     sets: Mapping[str, labeled.Labeled] | None = None,
     *,
     resamples: int = RESAMPLES,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """Distinguish paraphrases from other pairs by their cosine.
 
@@ -112,7 +112,7 @@ def triplet_accuracy(
     triples: labeled.Triples | None = None,
     *,
     resamples: int = RESAMPLES,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """How often what follows from a sentence lies nearer to it than what contradicts it.
 
@@ -138,7 +138,7 @@ def clustering(
     starts: int = STARTS,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """Score the groups that k-means finds by the classes of the texts: a row "v_measure" a set.
 
@@ -161,7 +161,7 @@ def clustering(
     return builder.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
 
 
-def clustering_sets(folder: Path | None = None) -> dict[str, labeled.Labeled]:
+def clustering_sets(folder: str | Path | None = None) -> dict[str, labeled.Labeled]:
     """All texts of TREC and SUBJ with their classes."""
     sets = {}
     for task in CLUSTERED:

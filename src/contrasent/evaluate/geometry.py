@@ -47,7 +47,7 @@ def geometry(
     sample: int | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """Measure the geometry of a model's vectors on STS-B, or on any scored ``pairs``.
 
@@ -191,7 +191,7 @@ def length_bias(
     length: Length = words,
     unit: str = "words",
     resamples: int = RESAMPLES,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """Similarity error of pairs of like and of unlike length (ESimCSE, Tables 1 and 7).
 

@@ -71,7 +71,7 @@ def every_protocol(
     *,
     form: str = "senteval",
     resamples: int = RESAMPLES,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """A model's score under each protocol, and on the sets that only some papers use.
 
@@ -122,7 +122,7 @@ def relatedness(
     form: str = "senteval",
     seed: int = 1111,
     resamples: int = RESAMPLES,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """Score a model on STS-B and SICK-R with a trained regressor.
 

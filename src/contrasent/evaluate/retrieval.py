@@ -213,7 +213,7 @@ def stsb_retrieval(
     directions: str = "both",
     form: str = "senteval",
     split: str = "test",
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     **options: Any,
 ) -> Report:
     """Recall on STS-B (DiffCSE, Section 6.2 and Table 10).
@@ -281,7 +281,7 @@ def caption_retrieval(encode: EncodeFn, captions: Captions, **options: Any) -> R
 
 def folder_retrieval(
     encode: EncodeFn,
-    path: Path,
+    path: str | Path,
     *,
     split: str = "test",
     own_ids: bool = False,
@@ -305,6 +305,7 @@ def folder_retrieval(
     Raises:
         DataError: a file is missing or a line is invalid.
     """
+    path = Path(path)
     found = found or read_collection(path, split=split)
     left_out = sum(position >= 0 for position in found.own)
     named = {"task": path.absolute().name, "split": split, **options}

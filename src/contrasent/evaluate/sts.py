@@ -41,7 +41,7 @@ def sts(
     subsets: bool = False,
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """Evaluate a model on semantic textual similarity (STS).
 

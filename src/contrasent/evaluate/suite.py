@@ -47,7 +47,7 @@ class Options:
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
     tokens: Length | None = None  # counts a sentence's tokens, for length bias in tokens too
     resamples: int = RESAMPLES
-    folder: Path | None = None  # the data folder; that of `CONTRASENT_DATA` by default
+    folder: str | Path | None = None  # the data folder; that of `CONTRASENT_DATA` by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def read_data(suites: Sequence[str], options: Options) -> None:
         sts_pairs(task, split=split, form=form, folder=options.folder)
 
 
-def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str, list[str]]:
+def missing_data(folder: str | Path | None = None, form: str = "senteval") -> dict[str, list[str]]:
     """By suite, the data sets that are neither in the data folder nor, in this form, on the hub."""
     located = {data_set.name: data_set.locate(folder) for data_set in official.data_sets()}
     # Some sets have only one form, regardless of the others.

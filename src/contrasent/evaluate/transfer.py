@@ -55,7 +55,7 @@ def transfer(
     solver: str = "fast",
     seeds: Sequence[int] = (SEED,),
     resamples: int = RESAMPLES,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """Score a model on the transfer tasks of SentEval, by the optimum or by its own classifier.
 
@@ -173,7 +173,7 @@ def few_shot(
     draws: int = DRAWS,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
     """Score a model on classification from few examples.
 

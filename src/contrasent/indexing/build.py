@@ -11,7 +11,7 @@ from typing import Any
 from contrasent.documents.folder import Documents, DocumentSource, ReadReport
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.documents.sections import Document
-from contrasent.errors import InputError, check_choice, import_extra
+from contrasent.errors import InputError, OptionError, check_choice, import_extra
 from contrasent.indexing import remaining
 from contrasent.indexing.following import FileFacts, document_rows, resume_index
 from contrasent.indexing.models import LONGEST, SAMPLE, open_base, sampled
@@ -25,7 +25,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.records import ALL, EncodedRecords, IndexRow, Records, TableColumns
 from contrasent.search.store import Facts
 from contrasent.text.sources import find, form_of
-from contrasent.types import Log
+from contrasent.types import Log, several
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,18 @@ class IndexInput:
     notes: tuple[str, ...] = ()  # lines about the model and about skipped files
 
     def write(
-        self, output: str | Path, *, overwrite: bool = False, source: str | None = None
+        self,
+        output: str | Path,
+        *,
+        overwrite: bool = False,
+        asked: Mapping[str, Any] | None = None,
     ) -> BaseIndex:
         """Encode the rows and write the index; what a killed call encoded is kept.
 
-        With a named source nothing is encoded yet, and only BM25 searches the index.
+        With what was asked for nothing is encoded yet, and only BM25 searches the index.
         """
-        facts, how = self.facts, dict[str, Any](overwrite=overwrite, source=source)
-        if source is not None:
+        facts, how = self.facts, dict[str, Any](overwrite=overwrite, asked=asked)
+        if asked is not None:
             facts = replace(facts, dimension=self.encode.encoder.dimension)
         return create(output, self.encode, self.rows, facts, documents=self.files, **how)
 
@@ -193,13 +197,26 @@ def index_folder(
         'tools/damage.md'
     """
     began, target = time.monotonic(), Path(output)
+    columns, metadata = several(columns), several(metadata)
+    uri = uri if not uri or "://" in uri else str(Path(uri).absolute())
     if metric is not None:
         check_choice("metric", metric, METRICS)
     place = "-" if str(source) == "-" else str(Path(source).absolute())
     settings: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
     name = None if model is None else str(model)
+    of_documents: dict[str, Any] = {
+        "as_text": several(as_text),
+        "exclude": several(exclude),
+        "include": several(include),
+        "encoding": encoding,
+        "gitignore": gitignore,
+        "max_file_text": max_file_text,
+    }
+    of_table = {"column": column, "columns": columns, "id": id_column, "metadata": metadata}
+    asked = {"source": place, **settings, **of_documents, **of_table, "encoded": encoded}
+    asked |= {"uri": uri, "metric": metric, "bm25_weight": bm25_weight}
     if not overwrite:
-        resumed = resume_index(target, place, name, settings, batch_size=batch_size, log=log)
+        resumed = resume_index(target, name, asked, batch_size=batch_size, log=log)
         if resumed is not None:
             opened, seconds = Index.open(target), time.monotonic() - began
             return IndexResult(target, opened, opened.facts.source, resumed.truncated, seconds)
@@ -209,26 +226,11 @@ def index_folder(
         import_extra("pymilvus", "milvus", "--milvus-uri")
     table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
     kept: dict[str, Any] = {"uri": uri, "collection": collection} if uri else {}
-    if column or columns or id_column or metadata:  # for rows that are added later
-        kept["table"] = {"column": column, "columns": [*columns], "id": id_column}
-        kept["table"]["metadata"] = [*metadata]
-    # Rows of lines, or of a table whose columns are named; of anything else the documents.
-    given: DocumentSource | Records | EncodedRecords
-    if table._replace(columns=()) != TableColumns() or is_lines(source):
-        given = table.read(str(source))
-        if tuple(metadata) == (ALL,):
-            kept["table"]["all"] = given.metadata
-    else:
-        given = DocumentSource(
-            source,
-            columns=table.columns or None,
-            max_file_text=max_file_text,
-            as_text=as_text,
-            exclude=exclude,
-            include=include,
-            gitignore=gitignore,
-            encoding=encoding,
-        )
+    given = _open_source(source, table, of_documents)
+    if table._replace(encoded=False) != TableColumns():  # for rows that are added later
+        kept["table"] = of_table
+        if metadata == [ALL] and not isinstance(given, DocumentSource):
+            kept["table"] = {**of_table, "all": given.metadata}
     inputs = read_input(
         given,
         name,
@@ -245,7 +247,7 @@ def index_folder(
         inputs = replace(inputs, encode=encode)
     encode = inputs.encode
     if seconds > remaining.LONG:
-        index = inputs.write(target, overwrite=overwrite, source=place)
+        index = inputs.write(target, overwrite=overwrite, asked=asked)
         rest = f"{len(index):,} passages left to encode, about {duration(seconds)}"
         log(f"{target}: BM25 search works now; {rest}; Ctrl-C saves what is encoded")
         index.close()
@@ -264,6 +266,19 @@ def index_folder(
         inputs.report,
         (*inputs.notes, *encode.notes, *skipped),
     )
+
+
+def _open_source(
+    source: str | Path, table: TableColumns, of_documents: Mapping[str, Any]
+) -> DocumentSource | Records | EncodedRecords:
+    """Rows of lines, or of a table whose columns are named; of anything else the documents."""
+    if table._replace(columns=()) == TableColumns() and not is_lines(source):
+        return DocumentSource(source, columns=table.columns or None, **of_documents)
+    for name in ("as_text", "exclude", "include", "encoding"):
+        if value := of_documents[name]:
+            problem = "is for documents; here rows of lines or of a table are read"
+            raise OptionError(f"--{name.replace('_', '-')}", value, problem)
+    return table.read(str(source))
 
 
 def is_lines(source: str | Path) -> bool:

@@ -24,6 +24,7 @@ from contrasent.search.opening import open_index, open_writer, reembed, resolve_
 from contrasent.search.records import ALL, Records, TableColumns, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row
 from contrasent.search.writer import Writer
+from contrasent.types import several
 
 
 def change_model(
@@ -105,9 +106,11 @@ def add_rows(
     folder, began = resolve_index(index), time.monotonic()
     before = open_index(folder)
     known = before.facts.settings.get("table", {})
+    columns = several(columns)
     if column is None and not columns:
         column, columns = known.get("column"), known.get("columns", ())
-    id_column, metadata = id_column or known.get("id"), metadata or known.get("metadata", ())
+    id_column = known.get("id") if id_column is None else id_column
+    metadata = several(metadata) or known.get("metadata", ())
     if update and id_column is None:
         raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     name = None if model is None else str(model)

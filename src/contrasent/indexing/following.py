@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from contrasent.documents.folder import (
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError, OutputError, UserError, brief, import_extra
-from contrasent.indexing.models import model_settings, open_index_model
+from contrasent.indexing.models import open_index_model
 from contrasent.indexing.remaining import finish
 from contrasent.model.base import TaskEncoder
 from contrasent.search.folder import CHECKSUM, in_milvus, is_index
@@ -162,9 +162,8 @@ def sync_index(
 
 def resume_index(
     folder: Path,
-    place: str,
     model: str | None,
-    settings: dict[str, Any],
+    asked: Mapping[str, Any],
     *,
     batch_size: int,
     log: Log,
@@ -173,10 +172,13 @@ def resume_index(
     if not is_index(folder):
         return None
     with closing(Index.open(folder)) as index:
-        if index.facts.encoding.get("source") != place:
+        before = index.facts.encoding
+        if before.get("source") != asked["source"]:
             return None
-        if model_settings(index) != settings:
-            problem = f"was started with {model_settings(index)}; use the same, or --overwrite"
+        if other := [name for name, value in asked.items() if before.get(name, value) != value]:
+            problem = (
+                f"was started with another {' and '.join(other)}; use the same, or --overwrite"
+            )
             raise OutputError(f"{folder}: {problem}")
         encode = open_index_model(index, model, batch_size=batch_size)
         log(f"{folder}: {index.unfinished:,} of {len(index):,} rows remain to be encoded")

@@ -86,7 +86,7 @@ class Description:
             raise OptionError(
                 "max_seq_length", cut, f"must be from 3 to {limit} tokens for this encoder"
             )
-        return cut
+        return int(cut)  # a number of numpy would give the model another identity
 
 
 def read_config(transformer: Path) -> dict[str, Any]:

@@ -77,7 +77,9 @@ def open_encoder(
 def _open_named(name: str | Path, revision: str | None, **settings: Any) -> Encoder:
     encoder = open_encoder(find_model(name, revision=revision), **settings)
     stated = {key: settings[key] for key in ("pooling", "max_seq_length")}
-    encoder.loaded_by = absolute_name(str(name)), stated
+    source = absolute_name(str(name))
+    pinned = revision is not None and not Path(source).is_dir()
+    encoder.loaded_by = f"{source}@{revision}" if pinned else source, stated
     return encoder
 
 

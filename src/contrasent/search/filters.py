@@ -16,6 +16,8 @@ from itertools import chain
 from operator import ge, gt, le, lt
 from typing import Any
 
+import numpy as np
+
 from contrasent.errors import OptionError, UserError
 
 Where = dict[str, Any]
@@ -83,11 +85,11 @@ def check_where(where: Where) -> Where:
             problem = f"has more than {NAMES:,} names of fields or {VALUES:,} values"
             raise OptionError("where", where, problem)
     try:
-        canonical(where).encode()
+        plain: Where = json.loads(canonical(where).encode())
     except UnicodeEncodeError as error:
         problem = "contains a lone surrogate, which is not a character"
         raise OptionError("where", where, problem) from error
-    return where
+    return plain
 
 
 def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
@@ -174,13 +176,25 @@ def canonical(value: Any) -> str:
     """JSON as the store keeps it: keys sorted, no spaces, so that equal values are equal texts."""
     try:
         text = json.dumps(
-            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+            value,
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=False,
+            allow_nan=False,
+            default=_native,
         )
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{reprlib.repr(value)} is not JSON ({error})") from error
     if "\\u0000" in text and NUL.search(text):
         raise UserError(f"{reprlib.repr(value)} contains a NUL, which ends a text; remove it")
     return text
+
+
+def _native(value: Any) -> Any:
+    """A number of numpy as Python's own."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} in it")
 
 
 Join = Callable[[str, list[str]], str]

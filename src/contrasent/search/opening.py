@@ -171,9 +171,9 @@ def create(
     *,
     overwrite: bool = False,
     documents: Mapping[str, dict[str, Any]] | None = None,
-    source: str | None = None,
+    asked: Mapping[str, Any] | None = None,
 ) -> BaseIndex:
-    """Make an index of rows, a batch at a time; rows of a named ``source`` are encoded later."""
+    """Make an index of rows, a batch at a time; with what was ``asked`` for, encoded later."""
     target = Path(folder)
     if isinstance(rows, EncodedRecords):
         rows.check(facts.model, facts.source)
@@ -182,8 +182,8 @@ def create(
     check_target(target, overwrite)
     total = len(rows) if isinstance(rows, list) else None
     title = "Encoding"
-    if source is not None:
-        title, facts = "Words", replace(facts, encoding={"rows": 0, "source": source})
+    if asked is not None:
+        title, facts = "Words", replace(facts, encoding={"rows": 0, **asked})
     with (
         KeptVectors(target, encode, facts) as memo,
         progress.task(title, total, "texts") as memo.advance,
@@ -192,7 +192,7 @@ def create(
         for block in blocks(rows, ROWS_AT_ONCE):
             given = memo if block.vectors is None else block.vectors
             writer.write_rows(block._replace(vectors=given), replace=False)
-            if source is not None or block.vectors is not None:
+            if asked is not None or block.vectors is not None:
                 memo.advance(len(block.texts))
         if not len(writer.store):
             raise UserError("no texts to index")

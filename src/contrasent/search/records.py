@@ -175,6 +175,9 @@ class EncodedRecords:
     """
 
     def __init__(self, source: str, columns: TableColumns) -> None:
+        if columns.columns:
+            problem = "is for tables without vectors, whose texts have one column"
+            raise OptionError("--columns", list(columns.columns), problem)
         text, identity, metadata = columns.text, columns.identity, list(columns.metadata)
         self.source, self.files = source, find(source)
         schemas = [_schema(file) for file in self.files]

@@ -162,8 +162,14 @@ def check_rows(facts: Facts, folder: Path | None, rows: NewRows) -> Vectors:
         raise OptionError(
             "metadata", len(metadata), f"must have one value for each of {len(texts)} texts"
         )
+    if hasattr(metadata, "columns"):
+        problem = "contains columns; pass frame.to_dict('records')"
+        raise OptionError("metadata", f"a {type(metadata).__name__}", problem)
     assert vectors is not None
-    vectors = for_task(vectors, "document")(texts) if callable(vectors) else vectors
+    if callable(vectors):
+        for facts_of_row in () if metadata is None else metadata:
+            canonical(facts_of_row)  # an error now, and not when all texts are encoded
+        vectors = for_task(vectors, "document")(texts)
     return check_vectors(vectors, len(texts), facts.dimension or None, facts.metric)
 
 

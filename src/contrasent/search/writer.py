@@ -180,7 +180,8 @@ class Writer:
         described = asdict(self.facts)
         if not self.facts.encoding:
             del described["encoding"]
-        stored = canonical(described)
+        # A path may have any bytes, which are half surrogates here, and escaped in JSON.
+        stored = canonical(described).encode("utf-8", "backslashreplace").decode()
         self.store.query("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
         # An index that was replaced or removed meanwhile is not written to.
         if file_number(self.folder) != self._file:

@@ -15,7 +15,7 @@ from contrasent.processes import release_freed_memory
 from contrasent.search.folder import is_any_index
 from contrasent.search.index import Index
 from contrasent.search.opening import open_index, resolve_index
-from contrasent.types import Log
+from contrasent.types import Log, several
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -66,7 +66,7 @@ def serve_model(
     from contrasent.serve.guard import ServerSettings
 
     hosts = _allowed_hosts(host, allow_hosts)
-    settings = ServerSettings(api_key=api_key, hosts=hosts, origins=tuple(cors), **limits)
+    settings = ServerSettings(api_key=api_key, hosts=hosts, origins=tuple(several(cors)), **limits)
     if index is None and is_any_index(resolve_index(model)):
         index = model
     library = None if index is None else open_index(index)
@@ -84,7 +84,7 @@ def serve_model(
     with _listen(host, port) as listener:  # before the model is loaded
         encoder = open_encoder(folder, **opening, light=True)
         release_freed_memory()
-        shown, encode = name or Path(model).name or folder.name, None
+        shown, encode = name or Path(model).absolute().name, None
         if isinstance(library, Index) and library.unfinished:
             encode = rest_encoder(library, TaskEncoder(encoder))
         app = create_app(
@@ -107,7 +107,7 @@ def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
     """Names the Host header may have: a foreign web page cannot reach a loopback server."""
     local = host in ("127.0.0.1", "localhost", "::1")
     names = LOOPBACK if local else (*LOOPBACK, _in_url(host.lower()))
-    return (*names, *(_in_url(name.lower()) for name in more)) if more or local else ()
+    return (*names, *(_in_url(name.lower()) for name in several(more))) if more or local else ()
 
 
 def _in_url(host: str) -> str:

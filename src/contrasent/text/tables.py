@@ -200,7 +200,10 @@ def memory_table(rows: Sequence[Any], shown: str) -> Table:
     """A table of rows in memory: texts, sequences of cells, or mappings, whose keys are columns."""
     records: list[Any] = []
     for row in rows:
-        whole = isinstance(row, str) or not isinstance(row, Iterable)
+        if isinstance(row, str):
+            records.append(str(row))  # numpy has a class of its own
+            continue
+        whole = not isinstance(row, Iterable)
         records.append(row if whole else dict(row) if isinstance(row, Mapping) else list(row))
     uneven, width = Counter[str](), len(records[0]) if isinstance(records[0], list) else None
     for number, row in enumerate(records, 1):

@@ -58,6 +58,8 @@ def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
     blind = getattr(evaluate, "floor", None) is not None
     if keep == "unharmed" and not blind:
         raise OptionError("--keep", keep, "needs --evaluate neighbors")
+    if keep == "proven" and evaluate is None:
+        raise OptionError("--keep", keep, "needs an evaluation; see --evaluate")
     return keep or ("unharmed" if blind else "proven")
 
 
