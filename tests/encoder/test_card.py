@@ -8,6 +8,7 @@ import pytest
 
 from contrasent.encoder.card import CardMetadata, card
 from contrasent.encoder.encoder import TorchEncoder
+from contrasent.model.base import Prompts
 from contrasent.model.pooling import POOLERS
 from contrasent.report import Report, Row
 
@@ -65,6 +66,9 @@ def test_nothing_is_guessed(bert):
     assert "## Training" not in text
     assert "## Scores" not in text
     assert "not normalized" in text
+    assert "Compare vectors by cosine." in text
+    encoder.prompts = Prompts(similarity="dot")
+    assert "Compare vectors by dot product." in card(encoder, CardMetadata())
     assert "vectors = states[:, 0]" in text
 
 

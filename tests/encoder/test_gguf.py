@@ -118,6 +118,15 @@ def test_weights_tokens_and_vectors_are_those_of_the_file(source):
     )
 
 
+def test_a_kind_with_another_name_for_its_positions_is_read(source, monkeypatch):
+    from transformers import GPT2Config, GPT2Model
+
+    sizes = {"vocab_size": 260, "n_embd": SIZE, "n_layer": 1, "n_head": 2, "n_positions": 64}
+    read = GPT2Model(GPT2Config(**sizes)), {"missing_keys": []}
+    monkeypatch.setattr("transformers.AutoModel.from_pretrained", lambda *_, **__: read)
+    assert TorchEncoder.load(source, pooling="mean").max_seq_length == 64
+
+
 def test_it_is_converted_once(source, monkeypatch):
     folder = pretrained.resolve(source)
     monkeypatch.setattr("contrasent.encoder.gguf.convert", lambda *_: pytest.fail("again"))

@@ -323,6 +323,8 @@ def test_a_checkpoint_without_a_head_is_rejected(load, tiny, masked):
     ("simcse_copies", {}, "copy_filler '': needs a masked language model"),
     ("simcse_copies", {"copy_edit": "insert", "copy_draw": "sample"}, "copy_draw 'sample': needs"),
     ("simcse_copies", {"copy_edit": "delete", "copy_filler": "x"}, "copy_filler 'x': .*, not del"),
+    ("simcse_supervised", {"loss": "sigmoid", "hardness": 0.5}, "hardness and debias must be 0"),
+    ("simcse", {"debias": 0.1, "similarity": "dot"}, "debias 0.1: needs the cosine"),
     ("gist", {}, "guide '': needs a sentence encoder"),
 ])  # fmt: skip
 def test_values_are_rejected_before_anything_is_loaded(objective, given, message):
@@ -386,6 +388,8 @@ def test_contrasts_merge_by_what_departs_from_the_plain_one():
         Contrast(symmetric=True, negatives="off_dropout")
     with pytest.raises(OptionError, match=r"temperature .* differ \(0\.1 and 0\.2"):
         merge([Contrast(temperature=0.1), Contrast(temperature=0.2)])
+    with pytest.raises(OptionError, match="not defined with loss 'sigmoid'"):
+        merge([Contrast(loss="sigmoid"), Contrast(factor=0.9, factor_form="negative_sum")])
 
 
 @dataclass(frozen=True, kw_only=True)

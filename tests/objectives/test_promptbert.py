@@ -94,6 +94,19 @@ def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
     assert TorchEncoder.load(tmp_path / "more").prompts == model.prompts
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("esimcse+promptbert", {"view": "dropout", "denoise": False, "queue_size": 4}),
+        ("simcse+promptbert", {"encoders": 2}),
+    ],
+)
+def test_copies_pool_at_the_mask_too_whichever_method_is_named_first(load, name, given):
+    objective = find(name)(load("bert"), **GIVEN, **given)
+    encoders = [part for part in objective.modules() if isinstance(part, TorchEncoder)]
+    assert [encoder.pooling for encoder in encoders] == ["mask"] * 2
+
+
 def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):
     said = r"must contain \[X\] once, followed by \[MASK\] once"
     for wrong in ("means [MASK]", "[MASK] [X]", "[X] [X] [MASK]", "[X] [MASK] [MASK]"):

@@ -41,6 +41,25 @@ def test_every_kind_of_view_trains(bert, masked, sentences, tmp_path, case):
     assert objective.describe()["name"] == name
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("diffcse", {"generator": "", "edits": "all"}),
+        ("esimcse", {"view": "insert_prediction", "filler": ""}),
+        ("simcse_copies", {"copy_edit": "insert", "copy_filler": ""}),
+    ],
+)
+def test_a_text_as_long_as_the_positions_takes_no_more_tokens(
+    bert, masked, sentences, tmp_path, name, given
+):
+    settings = Settings(batch_size=4, max_steps=1, max_seq_length=64)
+    given = {option: value or str(masked["bert"]) for option, value in given.items()}
+    objective = prepare(bert, name, given, settings)
+    texts = [" ".join(sentences[i : i + 12]) for i in range(4)]
+    assert objective.encoder.tokenize(texts)[0].lengths.tolist() == [64] * 4
+    fit(objective, texts, settings, output_dir=tmp_path / "model")
+
+
 def test_all_of_an_objective_goes_where_its_encoder_is(load):
     """One that was made by hand around an encoder on a GPU; no machine lacks the device "meta"."""
     objective = find("esimcse")(load("bert").to("meta"))

@@ -11,7 +11,8 @@ def cases(masked, guide):
     generator = {"generator": masked, "temperature": 1.0}
     head = {"language_head": masked, "mask_ratio": 0.4}
     return {
-        "simcse": {}, "simcse cached": {},
+        "simcse": {}, "simcse cached": {}, "simcse batchnorm": {"temperature": 1.0},
+        "esimcse batchnorm": {"queue_size": 9, "temperature": 1.0},
         "simcse symmetric": {"projector": "batchnorm", "symmetric": True, "temperature": 1.0},
         "simcse two encoders": {"encoders": 2}, "simcse_supervised": {"alpha": 0.5},
         "esimcse": {"queue_size": 9, "rate": 0.6}, "diffcse": generator,
@@ -41,10 +42,11 @@ def cases(masked, guide):
 def findings(masked, guide):
     base = masked["bert"]
     given = cases(str(base), str(guide))
-    trials = [
-        Trial(case.split(" ")[0], values, base, cached_rows=2 if "cached" in case else 0)
-        for case, values in given.items()
-    ]
+    trials = []
+    for case, values in given.items():
+        method, *how = case.split(" ")
+        head = "batchnorm" if "batchnorm" in how else None
+        trials.append(Trial(method, values, base, cached_rows=2 * ("cached" in how), head=head))
     return dict(zip(given, check_two_processes(trials), strict=True))
 
 

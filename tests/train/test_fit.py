@@ -23,6 +23,7 @@ from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import MissingExtraError, OptionError, OutputError, TrainingError
 from contrasent.files import read_object
+from contrasent.model.base import Prompts
 from contrasent.report import Report, Row
 from contrasent.text.batches import BatchPlan
 from contrasent.text.corpus import open_corpus
@@ -258,18 +259,19 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
 
 
 @pytest.mark.parametrize("own", [(), (32, 4)])
-def test_a_base_that_is_given_keeps_its_own_nested_sizes(bert, sentences, tmp_path, own):
+def test_a_base_that_is_given_keeps_its_own_sizes_and_similarity(bert, sentences, tmp_path, own):
     base = TorchEncoder.load(bert, pooling="mean")
-    base.matryoshka_dims = own
+    base.matryoshka_dims, base.prompts = own, Prompts(similarity="dot")
     base.save(tmp_path / "base")
     settings = Settings(**FEW | {"max_steps": 1})
     learner = prepare(tmp_path / "base", "matryoshka", {"dimensions": "16,8"}, settings)
     evaluate, _ = scores([0.9, 0.1])
     fit(learner, sentences[:40], settings, output_dir=tmp_path / "m", evaluate=evaluate)
-    assert TorchEncoder.load(tmp_path / "m").matryoshka_dims == own
+    top, best = (TorchEncoder.load(tmp_path / place) for place in ("m", "m/run/best"))
+    assert (top.matryoshka_dims, top.prompts.similarity) == (own, "dot")
+    assert (best.matryoshka_dims, best.prompts.similarity) == ((32, 16, 8), "cosine")
     card = (tmp_path / "m" / "README.md").read_text().splitlines()
     assert any(line.startswith("tags:") and '"matryoshka"' in line for line in card) == bool(own)
-    assert TorchEncoder.load(tmp_path / "m" / "run" / "best").matryoshka_dims == (32, 16, 8)
 
 
 class Against:

@@ -215,10 +215,10 @@ def export(
         if engine == "openvino":
             import openvino
 
-            model = openvino.Core().read_model(str(graph))
+            read = openvino.Core().read_model(str(graph))
             place = folder / runtime.GRAPHS["openvino"]
-            openvino.save_model(model, str(place), compress_to_fp16=False)
-            del model  # the file is mapped
+            openvino.save_model(read, str(place), compress_to_fp16=False)
+            del read  # the file is mapped
             graph.unlink()
         files = sorted(folder.glob(f"{graph.stem}.*"))
         written = replace(written, graph={path.name: digest(path) for path in files})

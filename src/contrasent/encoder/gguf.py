@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from contrasent.encoder.backbone import quiet
+from contrasent.encoder.backbone import LONGEST, quiet
 from contrasent.encoder.tensors import save_tensors
 from contrasent.errors import ModelError, brief, import_extra
 from contrasent.files import write_object
@@ -46,7 +46,8 @@ def convert(source: Path, folder: Path) -> None:
     config |= {"architectures": [type(model).__name__], "dtype": "float32"}
     write_object(folder / "config.json", config)
     save_tensors(folder / "model.safetensors", model.state_dict())
-    longest = int(config["max_position_embeddings"])
+    # An attribute, which GPT-2 has by another name; T5 has no such limit.
+    longest = int(getattr(model.config, "max_position_embeddings", LONGEST))
     names = dict(fast.special_tokens_map)
     Tokenizer(fast.backend_tokenizer, max_seq_length=longest, names=names).save(folder)
     # License, maker, name and source of the model, as far as the file states them.

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from contrasent import parallel
 from contrasent.encoder.tensors import read_tensors
 from contrasent.errors import check_choice, import_extra
 from contrasent.model.description import ACTIVATIONS, read_dense
@@ -71,6 +72,15 @@ def make_head(name: str, size: int) -> nn.Module | None:
     if name == "batchnorm":
         return BatchNormProjector(size)
     return None
+
+
+def by_all_rows(network: nn.Module, rows: Tensor) -> Tensor:
+    """A network's output, whose batch normalization sees the rows of all processes."""
+    norms = (m for m in network.modules() if isinstance(m, nn.BatchNorm1d))
+    if parallel.world() == 1 or not any(norm.training for norm in norms):
+        return cast(Tensor, network(rows))
+    start = parallel.first_row(len(rows))
+    return cast(Tensor, network(parallel.gather(rows))[start : start + len(rows)])
 
 
 def as_dense(head: nn.Module) -> list[Dense]:

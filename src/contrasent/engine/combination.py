@@ -62,7 +62,9 @@ class Combination(Objective):
                 if name in self.terms and type(self.terms[name]) is not type(term):
                     raise OptionError("--objective", names, f"both use a term {name!r}")
                 self.terms[name] = term
-            self.weights |= {n: weight for n, weight in part.weights.items() if n != "contrast"}
+            for name, weight in part.weights.items():
+                if name != "contrast" and self.weights.setdefault(name, weight) != weight:
+                    raise OptionError("--objective", names, f"both weigh {name!r}; use one")
         if self.contrast is not None:
             self.weights["contrast"] = contrast_weight
         nested = self.contrast is not None and bool(self.contrast.dimensions)
@@ -70,6 +72,14 @@ class Combination(Objective):
             problem = f"{own[0]} has a loss of its own, which matryoshka would leave unnested"
             raise OptionError("--objective", names, problem)
         self._check_parts(names, twice=len(queues) > 1)
+        self._pool_alike()
+
+    def _pool_alike(self) -> None:
+        """Give copies of the encoder its pooler, which a later part may have changed."""
+        for copy in (m for m in self.modules() if isinstance(m, TorchEncoder)):
+            shared = copy.tokenizer is self.encoder.tokenizer  # so it is a copy
+            if shared and copy.pooling != self.encoder.pooling:
+                copy.use_pooler(self.encoder.pooling)
 
     def _check_parts(self, names: str, *, twice: bool) -> None:
         """Reject parts that would be ignored."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from contrasent import losses, parallel
 from contrasent.engine.encodings import BatchEncodings, Source, Term, Terms
 from contrasent.errors import OptionError, TrainingError
+from contrasent.losses.contrastive import check_form
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Ids, around, row_keys
 from contrasent.types import Tokens
@@ -66,6 +67,14 @@ class Contrast:
     def __post_init__(self) -> None:
         if self.symmetric and not self.plain:
             raise OptionError("symmetric", True, "needs both pairs from the same encodings")
+        check_form(
+            self.loss,
+            similarity=self.similarity,
+            hardness=self.hardness,
+            debias=self.debias,
+            factor=self.factor,
+            factor_form=self.factor_form,
+        )
 
     @property
     def plain(self) -> bool:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.encoder.backbone import longest_input
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.encodings import (
     BatchEncodings,
@@ -69,6 +70,8 @@ class DifferencePrediction(Term):
         every = ("replace", "insert", "delete")
         self.kinds: tuple[str, ...] = every if edits == "all" else (edits,)
         self.generator = generator
+        readers: list[Any] = [encoder.backbone, *([generator.model] if generator else [])]
+        self.longest = min(longest_input(reader.config) for reader in readers)
         self.discriminator = Discriminator(encoder)
         kinds = self.kinds if task == "detection" else ()
         self.detect = nn.ModuleDict({kind: nn.Linear(encoder.dimension, 2) for kind in kinds})
@@ -96,8 +99,9 @@ class DifferencePrediction(Term):
             edited = [self._edit(kind, encodings, tokens, 8 * k + c) for _, tokens, c in sources]
             whole = Edit.join(edited)
             terms.append(self._predict(kind, whole, condition))
-        names = terms[0].keys()
-        return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
+        # Losses of several kinds of edits are summed; shares are means.
+        found = {name: torch.stack([term[name] for term in terms]) for name in terms[0]}
+        return {k: v.sum() if k == "difference" else v.mean() for k, v in found.items()}
 
     def _given(self, vectors: Tensor, batch: Batch) -> Tensor:
         """What the discriminator is given in the place of sentence vectors (n, d) of a view."""
@@ -116,7 +120,7 @@ class DifferencePrediction(Term):
             gone = delete_tokens(tokens, self.edit_ratio, tokenizer, randoms)
             return Edit(gone.tokens, gone.labels, gone.labels)
         if kind == "insert":
-            longer = insert_masks(tokens, self.edit_ratio, tokenizer, randoms)
+            longer = insert_masks(tokens, self.edit_ratio, tokenizer, randoms, self.longest)
             new = self._generate(longer.tokens, longer.labels > 0, randoms)
             return Edit(new, longer.labels, longer.labels)
         masked = mask_tokens(tokens, self.mask_ratio, tokenizer, randoms)

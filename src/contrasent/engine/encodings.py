@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent import parallel
 from contrasent.encoder.encoder import TorchEncoder
+from contrasent.encoder.heads import by_all_rows
 from contrasent.errors import ModelError
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
@@ -215,13 +215,8 @@ class BatchEncodings:
                 projected += part
                 continue
             rows = torch.cat(list(part))
-            normalized = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
             with self._gradient():
-                if parallel.world() > 1 and projector.training and normalized:
-                    start = parallel.first_row(len(rows))
-                    rows = projector(parallel.gather(rows))[start : start + len(rows)]
-                else:
-                    rows = projector(rows)
+                rows = by_all_rows(projector, rows)
             projected += torch.split(rows, [len(column) for column in part])
         return projected
 
@@ -292,13 +287,21 @@ def mask_tokens(
 
 
 def insert_masks(
-    tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
+    tokens: Tokens,
+    ratio: float,
+    tokenizer: Tokenizer,
+    randoms: list[np.random.Generator],
+    longest: int | None = None,
 ) -> Edited:
-    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones."""
+    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones.
+
+    Fewer, if a row would have more than ``longest`` tokens.
+    """
 
     def edit(ids: NDArray[np.int32], random: np.random.Generator) -> tuple[Any, Any]:
         first, last = _inner(ids, tokenizer)
         count = round_half_up((last - first) * ratio)
+        count = count if longest is None else max(0, min(count, longest - len(ids)))
         places = np.sort(random.integers(first, last + 1, size=count))
         longer = np.insert(ids, places, _mask_id(tokenizer))
         return longer, np.insert(np.zeros(len(ids), dtype=np.int64), places, 1)

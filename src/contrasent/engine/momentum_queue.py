@@ -91,7 +91,7 @@ class MomentumQueue(nn.Module):
         networks = encodings.networks
         tokens = encodings.columns("anchor" if self.column == "first" else "positive")[0]
         with _without_running_statistics(self.momentum_encoder) as normalized:
-            if normalized and len(tokens) < 2:
+            if normalized and parallel.world() * len(tokens) < 2:
                 return  # one row has no statistics
             vectors = parallel.gather(self.momentum_encoder(tokens))
         if networks.projector is not None:

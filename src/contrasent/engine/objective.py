@@ -1,12 +1,13 @@
 """The base class of objectives, and their views from parameters."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
+from contrasent.encoder.backbone import longest_input
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import make_head
 from contrasent.engine.contrast import Contrast, Duplicates
@@ -262,6 +263,11 @@ class ContrastObjective(Objective):
         self.contrast = replace(self.contrast, **settings)
 
 
+def check_contrast(values: Mapping[str, Any]) -> None:
+    """Reject parameters of a contrast that exclude each other."""
+    Contrast(**{f.name: values[f.name] for f in fields(Contrast) if f.name in values})
+
+
 class PairObjective(Objective):
     """SimCSE's contrast of pairs, with its published variants.
 
@@ -279,6 +285,8 @@ class PairObjective(Objective):
         duplicates: "contrast" negatives that share a text with the pair, or "mask" them.
         encoders: 1, or 2 for another encoder for all columns but the anchors, which is not saved.
     """
+
+    checks = (check_contrast,)
 
     def __init__(
         self,
@@ -365,7 +373,8 @@ def make_views(
 
         return MaskedModel.load(str(filler), encoder, option="filler").fill
 
-    view = make_view(values["view"], options, encoder.tokenizer, fill)
+    room = longest_input(encoder.backbone.config) - sum(map(len, encoder.tokenizer.frame))
+    view = make_view(values["view"], options, encoder.tokenizer, fill, room)
     if views == "second":
         return Identity(), view
     if view.level == "row":

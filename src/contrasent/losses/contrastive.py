@@ -30,6 +30,29 @@ Weights = Tensor | Callable[[slice], Tensor]
 function that computes them for a slice of the rows, to save memory."""
 
 
+FactorForm = Literal["positive_logit", "negative_sum"]
+"""Place of the factor of SimCSE++, see ``two_source_info_nce``."""
+
+
+def check_form(
+    form: Form,
+    *,
+    similarity: Similarity = "cosine",
+    hardness: float = 0.0,
+    debias: float = 0.0,
+    factor: float = 1.0,
+    factor_form: FactorForm = "positive_logit",
+) -> None:
+    """Reject settings of the losses that exclude each other."""
+    if form == "sigmoid" and (hardness or debias):
+        problem = "compares single pairs: hardness and debias must be 0"
+        raise OptionError("loss", form, problem)
+    if debias and similarity != "cosine":
+        raise OptionError("debias", debias, "needs the cosine, which has a lowest value")
+    if form != "softmax" and factor_form == "negative_sum" and factor != 1.0:
+        raise OptionError("factor_form", factor_form, f"is not defined with loss {form!r}")
+
+
 class Negatives:
     """The columns that every anchor is compared with: candidates, hard and extra negatives."""
 
@@ -51,9 +74,6 @@ class Negatives:
     ) -> None:
         check_temperature(temperature)
         check_choice("loss", form, get_args(Form))
-        if form == "sigmoid" and (hardness or debias):
-            problem = "compares single pairs: hardness and debias must be 0"
-            raise OptionError("loss", form, problem)
         if not 0 <= alpha < math.inf:
             problem = "must be 0 or more; 1 weights all negatives equally"
             raise OptionError("alpha", alpha, problem)
@@ -61,8 +81,7 @@ class Negatives:
             raise OptionError("hardness", hardness, "must be 0 (all negatives equal) or more")
         if not 0 <= debias < 1:
             raise OptionError("debias", debias, "must be at least 0 (off) and less than 1")
-        if debias and similarity != "cosine":
-            raise OptionError("debias", debias, "needs the cosine, which has a lowest value")
+        check_form(form, similarity=similarity, hardness=hardness, debias=debias)
         m = len(candidates)
         if hard is not None and (hard.dim() != 3 or len(hard) != m):
             raise ValueError(
@@ -176,10 +195,6 @@ class Negatives:
 def _of(weights: Weights, part: slice) -> Tensor:
     """The weights of a block of rows."""
     return weights(part) if callable(weights) else weights[part]
-
-
-FactorForm = Literal["positive_logit", "negative_sum"]
-"""Place of the factor of SimCSE++, see ``two_source_info_nce``."""
 
 
 def info_nce(
@@ -374,8 +389,7 @@ def two_source_info_nce(
     if not factor > 0:
         raise OptionError("factor", factor, "must be greater than 0; 1 is the plain form")
     check_choice("factor_form", factor_form, get_args(FactorForm))
-    if form != "softmax" and factor_form == "negative_sum" and factor != 1.0:
-        raise OptionError("factor_form", factor_form, f"is not defined with loss {form!r}")
+    check_form(form, factor=factor, factor_form=factor_form)
     n, m = len(anchors), len(negatives)
     if len(positives) != n or len(negative_anchors) != n or not 0 <= first <= m - n:
         raise ValueError(

@@ -54,7 +54,7 @@ class SimCSE(engine.PairObjective):
         "max_seq_length": 32,
     }
     """Table A.1, and the released script."""
-    checks = (engine.check_view, check_fixed_masks)
+    checks = (*engine.PairObjective.checks, engine.check_view, check_fixed_masks)
 
     def __init__(
         self,

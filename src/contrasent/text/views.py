@@ -329,9 +329,12 @@ class InsertMaskedPrediction(FilledMasks):
 
     where: InsertMask
     fill: Fill
+    room: int | None = None  # tokens that the model can read between the special ones
 
     def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
-        return self.where.insert(sentence, random)
+        longer, places = self.where.insert(sentence, random)
+        longer = longer[: self.room]
+        return longer, places[places < len(longer)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -411,6 +414,7 @@ def make_view(
     options: Mapping[str, Any],
     tokenizer: Tokenizer,
     fill: Callable[[], Fill],
+    room: int | None = None,
 ) -> View:
     """A view from its name and options, which :func:`options_of` names."""
     given = dict(options)
@@ -421,7 +425,7 @@ def make_view(
             raise ModelError(f"the view {name!r} needs a tokenizer with a [MASK] token")
         given |= {"mask": tokenizer.specials.mask, "continues": word_continuations(tokenizer)}
     if name == "insert_prediction":
-        return InsertMaskedPrediction(where=InsertMask(**given), fill=fill())
+        return InsertMaskedPrediction(where=InsertMask(**given), fill=fill(), room=room)
     if name == "masked_lm":
         given["fill"] = fill()
     return VIEWS[name](**given)

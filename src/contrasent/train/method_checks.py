@@ -62,6 +62,7 @@ class Trial:
     parameters: Mapping[str, Any]
     base: Path
     cached_rows: int = 0
+    head: str | None = None
 
     @contextmanager
     def training(
@@ -73,6 +74,7 @@ class Trial:
             max_steps=STEPS,
             max_seq_length=24,
             seed=3,
+            head=self.head,
             dropout=dropout,
             mini_batch_size=self.cached_rows if cached_rows is None else cached_rows,
         )

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -229,11 +229,14 @@ class ModelSelector:
             if step == 0:
                 self.base = report
                 if self.keep in ("proven", "unharmed"):
-                    # The base has its own nested sizes, not those of this training run.
-                    wanted = self.encoder.matryoshka_dims
-                    self.encoder.matryoshka_dims = self.base_sizes
+                    # The base has its own nested sizes and similarity, not those of this run.
+                    encoder = self.encoder
+                    trained = encoder.matryoshka_dims, encoder.prompts
+                    similarity = encoder.base_similarity or encoder.prompts.similarity
+                    encoder.matryoshka_dims = self.base_sizes
+                    encoder.prompts = replace(encoder.prompts, similarity=similarity)
                     save(self.place.base, step, report)
-                    self.encoder.matryoshka_dims = wanted
+                    encoder.matryoshka_dims, encoder.prompts = trained
             elif self.floor is not None:
                 self.report = self.latest = report
             else:
