@@ -2,12 +2,14 @@
 
 import json
 import logging
+import shutil
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from contrasent import Encoder, UserError, fit
 from contrasent.encoder.backbone import is_causal, load_backbone
@@ -163,6 +165,31 @@ def test_sentence_transformers_has_the_same_vectors(folder, tmp_path, kind):
         assert other.tokenizer.padding_side == "left"
         theirs = other.encode(TEXTS, show_progress_bar=False)
         assert np.abs(Encoder.load(place).encode(TEXTS) - theirs).max() < 1e-5
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_a_token_without_an_embedding_is_none_if_it_is_special(folder, tmp_path, special):
+    """As Gemma 3's, of images, in its text models."""
+    bare, base = folder("gemma3_text"), tmp_path / "base"
+    shutil.copytree(bare, base)
+    stated = json.loads((base / "tokenizer.json").read_text())
+    image = {**stated["added_tokens"][-1], "content": "<image_soft_token>", "special": special}
+    image["id"] = json.loads((base / "config.json").read_text())["vocab_size"]
+    stated["added_tokens"].append(image)
+    (base / "tokenizer.json").write_text(json.dumps(stated))
+    names = json.loads((base / "tokenizer_config.json").read_text())
+    names["image_token"] = image["content"]
+    (base / "tokenizer_config.json").write_text(json.dumps(names))
+    if not special:
+        with pytest.raises(ModelError, match="they belong to different models"):
+            Encoder.load(base, pooling="mean")
+        return
+    encoder, texts = Encoder.load(base, pooling="mean"), [*TEXTS, "a <image_soft_token> map"]
+    assert np.array_equal(encoder.encode(texts), Encoder.load(bare, pooling="mean").encode(texts))
+    encoder.save(tmp_path / "m")
+    assert Encoder.load(tmp_path / "m").identity == encoder.identity
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "m")(texts)["input_ids"]
+    assert max(max(row) for row in theirs) < image["id"]
 
 
 def test_dropout_without_a_place_falls_on_what_is_pooled(folder):

@@ -143,7 +143,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         cut, size = stored.length(max_seq_length, longest_input(config)), int(config.hidden_size)
         encoder = cls(
             backbone,
-            Tokenizer.load(stored.transformer, max_seq_length=cut),
+            Tokenizer.load(stored.transformer, max_seq_length=cut).within(int(config.vocab_size)),
             pooling=pooling,
             head=heads.read_head(stored.head) if head is None else heads.make_head(head, size),
             normalize=stored.normalize if normalize is None else normalize,

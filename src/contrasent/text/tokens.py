@@ -3,6 +3,7 @@
 A wrapper of transformers costs three times as long per sentence.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -129,6 +130,18 @@ class Tokenizer:
             "model_input_names": ["input_ids", "attention_mask"],
         }
         write_object(folder / "tokenizer_config.json", config)
+
+    def within(self, rows: int) -> "Tokenizer":
+        """This one without special tokens beyond an embedding's rows, such as Gemma's of images."""
+        if self.size <= rows:
+            return self
+        stated = json.loads(self.to_str())
+        lost = [t for t in stated["added_tokens"] if t["special"] and t["id"] >= rows]
+        stated["added_tokens"] = [t for t in stated["added_tokens"] if t not in lost]
+        texts = {token["content"] for token in lost}
+        names = {key: text for key, text in self.names.items() if text not in texts}
+        backend = tokenizers.Tokenizer.from_str(json.dumps(stated))
+        return Tokenizer(backend, max_seq_length=self.max_seq_length, names=names, copy=False)
 
     @cached_property
     def specials(self) -> Specials:
