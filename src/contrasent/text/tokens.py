@@ -25,6 +25,7 @@ BLOCK = 65_536  # texts whose tokens are held at once
 CHUNK = 256  # sentences between two looks at the clock
 SLOT, MASK = "[X]", "[MASK]"
 """Where a template has the sentence, and its mask token, in any vocabulary."""
+PADS = ("[PAD]", "<pad>")
 SIDE = "truncation_side"
 STATED = {
     "do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars",
@@ -119,7 +120,10 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and the settings that readers need with it."""
         (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), "utf-8")
-        token = self.names.get("eos_token") or self.backend.id_to_token(self.specials.pad)
+        pad, special = self.specials.pad, self.specials.all
+        if special and pad not in special and self.backend.id_to_token(pad) not in PADS:
+            pad = min(special)  # readers would cut a character, GPT-2's "!", out of words
+        token = self.names.get("eos_token") or self.backend.id_to_token(pad)
         config = {
             # Readers need one, also where the model has none.
             **({} if token is None else {"pad_token": token}),
@@ -154,7 +158,7 @@ class Tokenizer:
             ids = (self.backend.token_to_id(text) for text in candidates if text)
             return next((i for i in ids if i is not None), None)
 
-        pad = find(self.names.get("pad_token"), "[PAD]", "<pad>")
+        pad = find(self.names.get("pad_token"), *PADS)
         return Specials(
             pad=0 if pad is None else pad,
             mask=find(self.names.get("mask_token"), "[MASK]", "<mask>"),
