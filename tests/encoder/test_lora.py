@@ -58,6 +58,12 @@ def test_the_vectors_in_training_are_those_that_are_saved(bert, tmp_path):
     assert np.abs(vectors - Encoder.load(bert, pooling="mean").encode(TEXTS)).max() > 0.01
 
 
+def test_a_momentum_encoder_may_start_at_random(bert, tmp_path):
+    pytest.importorskip("peft")
+    given = {"momentum_init": "random", "queue_size": 8, "pooling": "mean", **GIVEN, "max_steps": 1}
+    assert fit("esimcse", TEXTS, output_dir=tmp_path / "m", base=bert, **given).steps == 1
+
+
 def test_without_peft_the_extra_is_named(bert, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'contrasent\[lora\]'"):

@@ -9,7 +9,7 @@ import torch
 from contrasent import engine
 from contrasent.engine.registry import METHODS, described, find, parameters, summaries
 from contrasent.errors import OptionError
-from contrasent.text.views import VIEWS
+from contrasent.text.views import VIEWS, WORDNET_FILES
 from contrasent.train import method_checks
 from contrasent.train.method_checks import Trial, finding
 
@@ -142,6 +142,16 @@ def test_every_pair_combines_or_says_why_not(first, load, examples, batches):
             assert set(objective.weights) <= set(terms)
     assert made + rejected == len(NAMES) - 1
     assert made >= 2
+
+
+@pytest.mark.parametrize("view", ["insert_prediction", "masked_lm", "synonym"])
+def test_the_same_view_of_two_methods_is_one(load, masked, tmp_path, monkeypatch, view):
+    for name in WORDNET_FILES:
+        (tmp_path / name).write_text("00000001 03 n 02 map 0 chart 0 000 | a plan\n")
+    monkeypatch.setenv("WNSEARCHDIR", str(tmp_path))
+    given = {} if view == "synonym" else {"filler": str(masked["bert"])}
+    objective = find("simcse+esimcse")(load("bert"), view=view, **given)
+    assert isinstance(objective.views[1], VIEWS[view])
 
 
 def test_methods_that_differ_in_one_place_must_be_told(load, examples):

@@ -14,6 +14,7 @@ from contrasent.errors import OptionError
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
+from tiny_models import write_backbone, write_tokenizer
 
 GIVEN = {"template": "a [X] is [MASK].", "positive_template": "[X] , a [MASK]"}
 TAU = 0.05
@@ -107,6 +108,18 @@ def test_copies_pool_at_the_mask_too_whichever_method_is_named_first(load, name,
     assert [encoder.pooling for encoder in encoders] == ["mask"] * 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [("roformer", {}), ("xlnet", {}), ("deberta-v2", {"position_biased_input": False})],
+)
+def test_an_encoder_that_takes_no_positions_cannot_denoise(tmp_path, kind, sizes):
+    write_backbone(kind, tmp_path, write_tokenizer(kind, tmp_path), **sizes)
+    encoder = TorchEncoder.load(tmp_path, pooling="cls")
+    with pytest.raises(OptionError, match=f"{kind} takes no positions; set denoise=false"):
+        find("promptbert")(encoder, **GIVEN)
+    assert find("promptbert")(encoder, **GIVEN, denoise=False).baseline is None
+
+
 def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):
     said = r"must contain \[X\] once, followed by \[MASK\] once"
     for wrong in ("means [MASK]", "[MASK] [X]", "[X] [X] [MASK]", "[X] [MASK] [MASK]"):
@@ -117,6 +130,8 @@ def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):
         prepare(tiny["bert"], "promptbert", dict(GIVEN), Settings(pooling="mean"))
     with pytest.raises(OptionError, match="templates are not subtracted from"):
         find("esimcse+promptbert")(load("bert"), **GIVEN, view="dropout")
+    with pytest.raises(OptionError, match="head without batch normalization"):
+        find("promptbert")(load("bert", head="batchnorm"), **GIVEN)
     library = pytest.importorskip("sentence_transformers")
     load("bert").save(tmp_path / "plain")
     model = library.SentenceTransformer(str(tmp_path / "plain"), device="cpu")

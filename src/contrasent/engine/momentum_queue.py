@@ -148,4 +148,5 @@ def randomize(encoder: TorchEncoder) -> None:
     config = copy.deepcopy(cast(Any, encoder.backbone).config)
     weights = AutoModel.from_config(config).state_dict()
     state = encoder.backbone.state_dict()
-    encoder.backbone.load_state_dict({k: weights[k] for k in state})
+    drawn = {k: weights[k.replace(".base_layer.", ".")] for k in state if ".lora_" not in k}
+    encoder.backbone.load_state_dict(state | drawn)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from contrasent import engine
 from contrasent.errors import OptionError
@@ -68,6 +68,21 @@ class PromptBERT(engine.Objective):
         self.use_projector(projector)
         if denoise:
             self.baseline = partial(_templates_alone, (template, positive_template))
+            _check_alone(encoder, template)
+
+
+def _check_alone(encoder: engine.TorchEncoder, template: str) -> None:
+    """Reject encoders in which a template alone does not stand for that around a sentence."""
+    if any(isinstance(module, nn.BatchNorm1d) for module in encoder.modules()):
+        problem = "needs a head without batch normalization; set another head, or denoise=false"
+        raise OptionError("denoise", True, problem)
+    count = sum(map(len, encoder.tokenizer.around(template)))
+    rows = engine.Tokens.from_rows(np.zeros(count + size, np.int32) for size in (0, 1))
+    with torch.no_grad(), encoder.dropout_off():
+        one, other = _templates_alone([template], encoder, [rows], 0)
+    if torch.allclose(one, other):
+        kind = cast(Any, encoder.backbone).config.model_type
+        raise OptionError("denoise", True, f"{kind} takes no positions; set denoise=false")
 
 
 def _templates_alone(

@@ -10,7 +10,8 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -323,12 +324,12 @@ class FilledMasks(View):
         """The ids with masks, and the places of the masks."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class InsertMaskedPrediction(FilledMasks):
     """Insert the best prediction after some words (ESimCSE, Table 5, "masked prediction")."""
 
     where: InsertMask
-    fill: Fill
+    fill: Fill = field(compare=False)
     room: int | None = None  # tokens that the model can read between the special ones
 
     def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
@@ -337,17 +338,17 @@ class InsertMaskedPrediction(FilledMasks):
         return longer, places[places < len(longer)]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class ReplaceMasked(FilledMasks):
     """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%")."""
 
     mask: int
-    fill: Fill
+    fill: Fill = field(compare=False)
     percent: float = 15.0  # from 0 up to, not including, 100
     draw: Draw = "argmax"  # or "sample"; the paper does not say which
     # (vocabulary,) bool, true for ids that continue a word, see `word_continuations`; without it
     # every sub-word is a word
-    continues: NDArray[np.bool_] | None = None
+    continues: NDArray[np.bool_] | None = field(default=None, compare=False)
 
     def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
         words = _words(sentence, self.continues)
@@ -457,6 +458,12 @@ def wordnet_synonyms(folder: str | Path | None = None) -> Callable[[str], Sequen
     if folder is None:
         remedy = f"set WNSEARCHDIR to a folder with {', '.join(WORDNET_FILES)}"
         raise DataError(f"synonyms need WordNet: apt install wordnet-base, or {remedy}")
+    return _read_wordnet(Path(folder))
+
+
+@lru_cache(maxsize=1)
+def _read_wordnet(folder: Path) -> Callable[[str], Sequence[str]]:
+    """The synonyms of one folder; the same function again, so that views of it are equal."""
     missing = [name for name in WORDNET_FILES if not Path(folder, name).is_file()]
     if missing:
         raise DataError(f"{folder}: {missing[0]} is missing; not a WordNet folder")
