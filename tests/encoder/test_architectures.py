@@ -17,6 +17,7 @@ from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.numpy_model import supports
 from contrasent.model.opening import open_encoder
+from contrasent.types import Tokens
 from tiny_models import KINDS, OTHERS, made_sentences, write_backbone, write_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"

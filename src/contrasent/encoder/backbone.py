@@ -364,9 +364,10 @@ class PooledBackbone(nn.Module):
         """
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.
-        attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
-        if attention_mask is not None and self._config.model_type in RELATIVE:
-            attention_mask = mask.long()  # they compute with it
+        whole = bool((tokens.lengths == ids.shape[1]).all()) and "position_ids" not in further
+        # As numbers, since some kinds compute with it. Given places need one: decoders take a jump
+        # in them for the beginning of another text.
+        attention_mask = None if whole else mask.long()
         output = self.backbone(
             input_ids=ids,
             attention_mask=attention_mask,
