@@ -37,7 +37,7 @@ OTHERS = {
     "roformer": ("RoFormer", {"embedding_size": 32}),
     "rembert": ("RemBert", {"input_embedding_size": 24}),
     "gpt2": ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_inner": 48, "n_positions": 64}),
-    "opt": ("OPT", {"ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "opt": ("OPT", {"ffn_dim": 48, "word_embed_proj_dim": 24}),
     "gpt_neox": ("GPTNeoX", {}),
     "llama": ("Llama", ONE),
     "mistral": ("Mistral", ONE),

@@ -148,6 +148,27 @@ def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
     assert json.loads((tmp_path / "m" / "config.json").read_text())["is_causal"] is False
 
 
+@pytest.mark.parametrize("kind", DECODERS)
+def test_tokens_behind_a_gap_in_their_places_see_those_before_it(folder, kind):
+    """As the tokens of a template alone, whose sentence is left out."""
+    backbone = (encoder := Encoder.load(folder(kind), pooling="last_token")).backbone
+    ids, places = np.arange(20, 28), [0, 1, 2, 5, 6, 7]
+    mask = torch.zeros(1, 8).long().index_fill(1, torch.tensor(places), 1)
+    with torch.no_grad():
+        found = encoder.pool_at(Tokens.from_rows([ids[places]]), torch.tensor([places]))
+        given = {"attention_mask": mask, "position_ids": torch.arange(8)[None]}
+        wanted = backbone(torch.from_numpy(ids)[None], **given).last_hidden_state[:, -1]
+    assert (found - wanted).abs().max() < 1e-5
+
+
+def test_an_encoder_that_projects_its_last_states(folder):
+    """As the smallest OPT's."""
+    encoder = Encoder.load(folder("opt"), pooling="last_token", head="tanh")
+    assert encoder.encode(TEXTS).shape == (len(TEXTS), 24)
+    with pytest.raises(OptionError, match="needs hidden states of one size"):
+        Encoder.load(folder("opt"), pooling="first_last")
+
+
 @pytest.mark.parametrize("kind", ["qwen3", "gemma3_text"])
 def test_sentence_transformers_has_the_same_vectors(folder, tmp_path, kind):
     """Of a folder such as Qwen3-Embedding's, padded on the left, and of one that was opened."""

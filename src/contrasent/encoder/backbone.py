@@ -264,7 +264,7 @@ class PooledBackbone(nn.Module):
     def pool(self, tokens: Tokens) -> Tensor:
         """Pooled vectors before the head, (n, hidden size), as precise as those of ``forward``."""
         if len(tokens) == 0:
-            return torch.empty(0, int(self._config.hidden_size), device=self.device)
+            return torch.empty(0, self.pooler.size, device=self.device)
         if not 0 < self.mini_batch_size < len(tokens):
             return self._pool_block(tokens)
         order = cut(tokens.lengths, self.mini_batch_size)
