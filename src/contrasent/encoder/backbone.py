@@ -64,6 +64,10 @@ def _load_backbone(
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # transformers raises many types here, all about the file
         raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
+    placed = str(getattr(config, "position_embedding_type", ""))
+    if placed.startswith("relative_key"):  # its distances would count as an unused head's
+        problem = f"position_embedding_type {placed!r} is not computed by transformers 5"
+        raise ModelError(f"{folder / 'config.json'}: {problem}")
     kind = _text_encoder(config)
     if kind is None:
         raise ModelError(f"{folder}: {config.model_type!r} is not a text encoder")
