@@ -334,9 +334,7 @@ class PooledBackbone(nn.Module):
         tokens = Tokens.from_rows([drawn[:3], drawn[3:6], drawn[6:]])
         with self.dropout_off(), torch.autocast("cpu", enabled=False):
             try:
-                (packed,) = attention.states(
-                    self.backbone, Packing(tokens), first_position(self._config)
-                )
+                (packed,) = self.states(Packing(tokens))
             except (RuntimeError, ValueError, TypeError, AttributeError, IndexError):
                 return False  # its code takes a batch for what it is not
             rows = [self.hidden(tokens.select(np.array([row])))[0][0][0] for row in range(3)]
