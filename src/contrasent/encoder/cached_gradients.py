@@ -25,7 +25,8 @@ def recomputed(weights: Iterable[Tensor], work: Callable[[Given], Tensor], given
     learned = [weight for weight in weights if weight.requires_grad]
     if not torch.is_grad_enabled() or not learned:
         return work(given)
-    modes = torch.overrides._get_current_function_mode_stack()  # a backward pass has none
+    # A backward pass has none of them.
+    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     result: Tensor = _Recomputed.apply(work, given, modes, *learned)  # type: ignore[no-untyped-call]
     return result
 

@@ -227,7 +227,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             if "BF16" not in kinds.values():
                 return load_file(path)
             arrays = {k: stored.get_tensor(k) for k, kind in kinds.items() if kind != "BF16"}
-        for name, part in deserialize(path.read_bytes()):
+        for name, part in deserialize(path.read_bytes()):  # type: ignore[no-untyped-call]
             if name not in arrays:
                 # The upper half of a float32 has its sign, its exponent and its first bits.
                 bits = np.frombuffer(part["data"], "<u2").astype(np.uint32) << 16
