@@ -10,13 +10,18 @@ ROBERTA = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")  # pad 
 T5 = {"d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2}
 ONE = {"num_key_value_heads": 1}  # a head of keys for two of queries
 GEMMA = {**ONE, "head_dim": 16, "sliding_window": 8}
+DEBERTA = {  # as in the released models; those of version 3 have no convolution
+    "relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"],
+    "share_att_key": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm",
+    "conv_kernel_size": 3, "conv_act": "gelu",
+}  # fmt: skip
 OTHERS = {
     "xlm-roberta": ("XLMRoberta", {}),
     "camembert": ("Camembert", {}),
     "albert": ("Albert", {"embedding_size": 24}),
     "eurobert": ("EuroBert", {}),
     "deberta": ("Deberta", {}),
-    "deberta-v2": ("DebertaV2", {}),
+    "deberta-v2": ("DebertaV2", DEBERTA),
     "xlnet": ("XLNet", {"d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 48}),
     "funnel": (
         "Funnel", {"d_model": 32, "n_head": 2, "d_head": 16, "d_inner": 48, "block_sizes": [1, 1]},
@@ -32,7 +37,7 @@ OTHERS = {
     "roformer": ("RoFormer", {"embedding_size": 32}),
     "rembert": ("RemBert", {"input_embedding_size": 24}),
     "gpt2": ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_inner": 48, "n_positions": 64}),
-    "opt": ("OPT", {"ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "opt": ("OPT", {"ffn_dim": 48, "word_embed_proj_dim": 24}),
     "gpt_neox": ("GPTNeoX", {}),
     "llama": ("Llama", ONE),
     "mistral": ("Mistral", ONE),

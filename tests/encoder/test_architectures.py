@@ -2,12 +2,14 @@
 
 import json
 import logging
+import shutil
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from contrasent import Encoder, UserError, fit
 from contrasent.encoder.backbone import is_causal, load_backbone
@@ -15,6 +17,7 @@ from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.numpy_model import supports
 from contrasent.model.opening import open_encoder
+from contrasent.types import Tokens
 from tiny_models import KINDS, OTHERS, made_sentences, write_backbone, write_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
@@ -145,6 +148,27 @@ def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
     assert json.loads((tmp_path / "m" / "config.json").read_text())["is_causal"] is False
 
 
+@pytest.mark.parametrize("kind", DECODERS)
+def test_tokens_behind_a_gap_in_their_places_see_those_before_it(folder, kind):
+    """As the tokens of a template alone, whose sentence is left out."""
+    backbone = (encoder := Encoder.load(folder(kind), pooling="last_token")).backbone
+    ids, places = np.arange(20, 28), [0, 1, 2, 5, 6, 7]
+    mask = torch.zeros(1, 8).long().index_fill(1, torch.tensor(places), 1)
+    with torch.no_grad():
+        found = encoder.pool_at(Tokens.from_rows([ids[places]]), torch.tensor([places]))
+        given = {"attention_mask": mask, "position_ids": torch.arange(8)[None]}
+        wanted = backbone(torch.from_numpy(ids)[None], **given).last_hidden_state[:, -1]
+    assert (found - wanted).abs().max() < 1e-5
+
+
+def test_an_encoder_that_projects_its_last_states(folder):
+    """As the smallest OPT's."""
+    encoder = Encoder.load(folder("opt"), pooling="last_token", head="tanh")
+    assert encoder.encode(TEXTS).shape == (len(TEXTS), 24)
+    with pytest.raises(OptionError, match="needs hidden states of one size"):
+        Encoder.load(folder("opt"), pooling="first_last")
+
+
 @pytest.mark.parametrize("kind", ["qwen3", "gemma3_text"])
 def test_sentence_transformers_has_the_same_vectors(folder, tmp_path, kind):
     """Of a folder such as Qwen3-Embedding's, padded on the left, and of one that was opened."""
@@ -163,6 +187,31 @@ def test_sentence_transformers_has_the_same_vectors(folder, tmp_path, kind):
         assert other.tokenizer.padding_side == "left"
         theirs = other.encode(TEXTS, show_progress_bar=False)
         assert np.abs(Encoder.load(place).encode(TEXTS) - theirs).max() < 1e-5
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_a_token_without_an_embedding_is_none_if_it_is_special(folder, tmp_path, special):
+    """As Gemma 3's, of images, in its text models."""
+    bare, base = folder("gemma3_text"), tmp_path / "base"
+    shutil.copytree(bare, base)
+    stated = json.loads((base / "tokenizer.json").read_text())
+    image = {**stated["added_tokens"][-1], "content": "<image_soft_token>", "special": special}
+    image["id"] = json.loads((base / "config.json").read_text())["vocab_size"]
+    stated["added_tokens"].append(image)
+    (base / "tokenizer.json").write_text(json.dumps(stated))
+    names = json.loads((base / "tokenizer_config.json").read_text())
+    names["image_token"] = image["content"]
+    (base / "tokenizer_config.json").write_text(json.dumps(names))
+    if not special:
+        with pytest.raises(ModelError, match="they belong to different models"):
+            Encoder.load(base, pooling="mean")
+        return
+    encoder, texts = Encoder.load(base, pooling="mean"), [*TEXTS, "a <image_soft_token> map"]
+    assert np.array_equal(encoder.encode(texts), Encoder.load(bare, pooling="mean").encode(texts))
+    encoder.save(tmp_path / "m")
+    assert Encoder.load(tmp_path / "m").identity == encoder.identity
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "m")(texts)["input_ids"]
+    assert max(max(row) for row in theirs) < image["id"]
 
 
 def test_dropout_without_a_place_falls_on_what_is_pooled(folder):

@@ -83,5 +83,8 @@ def test_other_encoders(tiny, kind):
 
 
 def test_decoders_have_a_sink_of_their_own(tmp_path):
-    write_backbone("gpt2", tmp_path, write_tokenizer("gpt2", tmp_path))
-    assert attention_of(TorchEncoder.load(tmp_path, pooling="mean"), TEXTS) is None
+    kind = "modernbert-decoder"
+    write_backbone(kind, tmp_path, write_tokenizer(kind, tmp_path))
+    for opened in (False, True):  # as after pre-training
+        encoder = TorchEncoder.load(tmp_path, pooling="mean", bidirectional=opened)
+        assert attention_of(encoder, TEXTS) is None

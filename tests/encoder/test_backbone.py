@@ -54,6 +54,8 @@ REJECTED = {
     "damaged weights": (cut, "the weights cannot be loaded: Error while deserializing header"),
     "no encoder": (lambda m: config(m, model_type="t5", dropout_rate=0.1), "m.*t5|config.json"),
     "unknown kind": (lambda m: config(m, model_type="nonesuch"), "config.json: .*nonesuch"),
+    "relative positions": (lambda m: config(m, position_embedding_type="relative_key_query"),
+                           r"config.json: position_embedding_type 'relative_key_query' is not"),
     "damaged config": (lambda m: (m / "config.json").write_text("{"),
                        r"config.json: not valid JSON \(Expecting property name"),
     "no tokenizer": (lambda m: [path.unlink() for path in m.glob("tokenizer*")],

@@ -205,10 +205,15 @@ def test_widened_products_of_attention_and_of_full_precision(monkeypatch):
     monkeypatch.setattr(products, "instructions", lambda: {"avx2"})
     used = in_batches(one)(one, two.mT, 0.25, out)
     assert used is out
+    exact = 0.25 * np.einsum("bik,bjk->bij", one.double().numpy(), two.double().numpy())
+    operands, rounded = [], products._rounded
+    monkeypatch.setattr(products, "_rounded", lambda value: operands.append(1) or rounded(value))
     with Widened():
+        assert close(torch.bmm(one, two.mT), 4 * exact, 28)
+        assert close(torch.addmm(one[0, 0, :5], one[0], two[0].mT, beta=0), 4 * exact[0], 28)
+        assert len(operands) >= 2 + 3
         times = one @ two.mT
         full = one.float() @ two.mT.float()
-    exact = 0.25 * np.einsum("bik,bjk->bij", one.double().numpy(), two.double().numpy())
     assert close(out, exact, 7)
     assert close(times, 4 * exact, 28)
     assert times.dtype == torch.bfloat16

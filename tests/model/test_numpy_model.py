@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from safetensors import torch as torch_files
 from safetensors.numpy import load_file, save_file
 
 from contrasent.encoder.encoder import TorchEncoder
@@ -41,6 +42,21 @@ def test_each_kind_of_encoder(kind, tiny, sentences):
     same(
         NumpyModel(tiny[kind], pooling="mean"), TorchEncoder.load(tiny[kind], pooling="mean"), texts
     )
+
+
+@pytest.mark.parametrize("written", ["in bfloat16", "with names of TensorFlow"])
+def test_weights_as_other_programs_write_them(written, bert, sentences, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "model")
+    weights = torch_files.load_file(bert / "model.safetensors")
+    if written == "in bfloat16":
+        weights = {k: v.bfloat16() if "key" in k else v for k, v in weights.items()}
+    else:
+        older = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
+        for now, then in older:
+            weights = {k.replace(now, then): v for k, v in weights.items()}
+    torch_files.save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    one, two = NumpyModel(folder, pooling="mean"), TorchEncoder.load(folder, pooling="mean")
+    same(one, two, sentences[:20])
 
 
 @pytest.mark.parametrize("pooling", POOLERS)

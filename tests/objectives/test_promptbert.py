@@ -110,12 +110,19 @@ def test_copies_pool_at_the_mask_too_whichever_method_is_named_first(load, name,
 
 @pytest.mark.parametrize(
     ("kind", "sizes"),
-    [("roformer", {}), ("xlnet", {}), ("deberta-v2", {"position_biased_input": False})],
+    [
+        ("roformer", {}),
+        ("xlnet", {}),
+        ("deberta-v2", {}),
+        ("deberta", {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
+        ("mpnet", {}),
+        ("convbert", {}),
+    ],
 )
 def test_an_encoder_that_takes_no_positions_cannot_denoise(tmp_path, kind, sizes):
     write_backbone(kind, tmp_path, write_tokenizer(kind, tmp_path), **sizes)
     encoder = TorchEncoder.load(tmp_path, pooling="cls")
-    with pytest.raises(OptionError, match=f"{kind} takes no positions; set denoise=false"):
+    with pytest.raises(OptionError, match=f"{kind} takes no positions, or .*; set denoise=false"):
         find("promptbert")(encoder, **GIVEN)
     assert find("promptbert")(encoder, **GIVEN, denoise=False).baseline is None
 

@@ -8,8 +8,9 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import ByteLevel, Whitespace
+from tokenizers.trainers import BpeTrainer
 
 from contrasent.text.tokens import CHUNK, Tokenizer
 from contrasent.types import Tokens
@@ -107,6 +108,23 @@ def test_only_texts_name_special_tokens(tiny, tmp_path):
     theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert len(theirs) == tokenizer.size == 78
     assert theirs.model_max_length == 20
+
+
+def test_a_saved_tokenizer_without_padding_is_read_alike(tmp_path):
+    """As GPT-2's, whose first token is "!"."""
+    backend = tokenizers.Tokenizer(BPE())
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    trainer = BpeTrainer(initial_alphabet=ByteLevel.alphabet(), show_progress=False)
+    backend.train_from_iterator(["A map!!! And a lamp!!!"], trainer)
+    backend.add_special_tokens(["<|endoftext|>"])
+    tokenizer, texts = Tokenizer(backend, max_seq_length=9), ["My map!!!", "a lamp!"]
+    assert backend.id_to_token(0) == "!" and "!!!" in backend.get_vocab()
+    tokenizer.save(tmp_path)
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs(texts)["input_ids"] == lists(tokenizer(texts)[0])
+    assert theirs.pad_token == "<|endoftext|>"
 
 
 def test_size_is_one_more_than_the_largest_id():

@@ -229,9 +229,8 @@ def _mask(**given: Any) -> Tensor | None:
     longest = packing.groups[-1].length
     start = len(packing.ids) - longest
     given |= {"q_length": longest, "kv_length": longest, "q_offset": start, "kv_offset": start}
-    given |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     mask = sdpa_mask(**given)
-    return None if bool(mask.all()) else mask
+    return None if mask is None or bool(mask.all()) else mask
 
 
 def _attend(

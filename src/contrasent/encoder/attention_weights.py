@@ -64,8 +64,9 @@ class Attention:
 
 def attention_of(encoder: PooledBackbone, texts: Sequence[str]) -> Attention | None:
     """The attention of an encoder on texts; None of a decoder, whose first token must be a sink."""
-    if is_causal(encoder.backbone):
-        return None
+    config: Any = encoder.backbone.config
+    if is_causal(encoder.backbone) or not getattr(config, "is_causal", True):
+        return None  # it is one, or was in its pre-training
     tokens = encoder.tokenizer(texts)[0]
     blocks = (encoder.padded(tokens.select(rows)) for rows in by_length(tokens.lengths))
     return measured(encoder.backbone, blocks)

@@ -64,6 +64,10 @@ def _load_backbone(
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # transformers raises many types here, all about the file
         raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
+    placed = str(getattr(config, "position_embedding_type", ""))
+    if placed.startswith("relative_key"):  # its distances would count as an unused head's
+        problem = f"position_embedding_type {placed!r} is not computed by transformers 5"
+        raise ModelError(f"{folder / 'config.json'}: {problem}")
     kind = _text_encoder(config)
     if kind is None:
         raise ModelError(f"{folder}: {config.model_type!r} is not a text encoder")
@@ -264,7 +268,7 @@ class PooledBackbone(nn.Module):
     def pool(self, tokens: Tokens) -> Tensor:
         """Pooled vectors before the head, (n, hidden size), as precise as those of ``forward``."""
         if len(tokens) == 0:
-            return torch.empty(0, int(self._config.hidden_size), device=self.device)
+            return torch.empty(0, self.pooler.size, device=self.device)
         if not 0 < self.mini_batch_size < len(tokens):
             return self._pool_block(tokens)
         order = cut(tokens.lengths, self.mini_batch_size)
@@ -330,9 +334,7 @@ class PooledBackbone(nn.Module):
         tokens = Tokens.from_rows([drawn[:3], drawn[3:6], drawn[6:]])
         with self.dropout_off(), torch.autocast("cpu", enabled=False):
             try:
-                (packed,) = attention.states(
-                    self.backbone, Packing(tokens), first_position(self._config)
-                )
+                (packed,) = self.states(Packing(tokens))
             except (RuntimeError, ValueError, TypeError, AttributeError, IndexError):
                 return False  # its code takes a batch for what it is not
             rows = [self.hidden(tokens.select(np.array([row])))[0][0][0] for row in range(3)]
@@ -364,9 +366,10 @@ class PooledBackbone(nn.Module):
         """
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.
-        attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
-        if attention_mask is not None and self._config.model_type in RELATIVE:
-            attention_mask = mask.long()  # they compute with it
+        whole = bool((tokens.lengths == ids.shape[1]).all()) and "position_ids" not in further
+        # As numbers, since some kinds compute with it. Given places need one: decoders take a jump
+        # in them for the beginning of another text.
+        attention_mask = None if whole else mask.long()
         output = self.backbone(
             input_ids=ids,
             attention_mask=attention_mask,

@@ -7,6 +7,7 @@ of each chunk a batch of 4,096 took three times the memory of one chunk.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import torch
@@ -24,7 +25,9 @@ def recomputed(weights: Iterable[Tensor], work: Callable[[Given], Tensor], given
     learned = [weight for weight in weights if weight.requires_grad]
     if not torch.is_grad_enabled() or not learned:
         return work(given)
-    result: Tensor = _Recomputed.apply(work, given, *learned)  # type: ignore[no-untyped-call]
+    # A backward pass has none of them.
+    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    result: Tensor = _Recomputed.apply(work, given, modes, *learned)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -35,8 +38,8 @@ class _Recomputed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, work: Any, given: Any, *weights: Tensor) -> Tensor:
-        ctx.work, ctx.given, ctx.weights = work, given, weights
+    def forward(ctx: Any, work: Any, given: Any, modes: Any, *weights: Tensor) -> Tensor:
+        ctx.work, ctx.given, ctx.modes, ctx.weights = work, given, modes, weights
         device = weights[0].device
         ctx.random, ctx.precision = _random_state(device), _precision(device)
         with torch.enable_grad():  # the same kernels, and the same compiled graph, as later
@@ -50,11 +53,13 @@ class _Recomputed(torch.autograd.Function):
         now = _random_state(device)
         _set_random_state(device, ctx.random)
         try:
-            with torch.enable_grad(), torch.autocast(**ctx.precision):
+            with ExitStack() as stack, torch.enable_grad(), torch.autocast(**ctx.precision):
+                for mode in ctx.modes:
+                    stack.enter_context(mode)
                 result = ctx.work(ctx.given)
         finally:
             _set_random_state(device, now)
-        return None, None, *torch.autograd.grad(result, ctx.weights, grad, allow_unused=True)
+        return None, None, None, *torch.autograd.grad(result, ctx.weights, grad, allow_unused=True)
 
 
 def _precision(device: torch.device) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from contrasent.encoder.backbone import (
     workers,
 )
 from contrasent.encoder.dropout import without_place
+from contrasent.encoder.poolers import width
 from contrasent.encoder.tensors import save_tensors
 from contrasent.errors import ModelError, OptionError, brief, check_choice
 from contrasent.files import atomic_folder, read_object, write_object
@@ -140,10 +141,10 @@ class TorchEncoder(PooledBackbone, base.Encoder):
             )
             raise OptionError("pooling", "cls", f"{problem}, or set bidirectional=true")
         config: Any = backbone.config
-        cut, size = stored.length(max_seq_length, longest_input(config)), int(config.hidden_size)
+        cut, size = stored.length(max_seq_length, longest_input(config)), width(config)
         encoder = cls(
             backbone,
-            Tokenizer.load(stored.transformer, max_seq_length=cut),
+            Tokenizer.load(stored.transformer, max_seq_length=cut).within(int(config.vocab_size)),
             pooling=pooling,
             head=heads.read_head(stored.head) if head is None else heads.make_head(head, size),
             normalize=stored.normalize if normalize is None else normalize,
@@ -172,7 +173,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
     def dimension(self) -> int:
         """Size of the vectors."""
         if self.head is None:
-            return int(self._config.hidden_size)
+            return self.pooler.size
         return [m for m in self.head.modules() if isinstance(m, nn.Linear)][-1].out_features
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, OptionError
 from contrasent.model import pooling
 from contrasent.model.description import read_kept
 from contrasent.text.tokens import Tokenizer
@@ -65,6 +65,11 @@ class PaddedRows:
         return (values * shares).sum(1) / shares.sum(1)
 
 
+def width(config: Any) -> int:
+    """Size of an encoder's last hidden states, which OPT-350m projects."""
+    return int(getattr(config, "word_embed_proj_dim", config.hidden_size))
+
+
 class Pooling(nn.Module):
     """A pooler (``rule``), and what it keeps: weights as parameters, counts as buffers."""
 
@@ -73,7 +78,10 @@ class Pooling(nn.Module):
         super().__init__()
         pooling.check_pooler(name)
         self.rule = pooling.POOLERS[name](tokenizer)
-        self.size, self.depth = int(config.hidden_size), int(config.num_hidden_layers)
+        self.size, self.depth = width(config), int(config.num_hidden_layers)
+        if self.size != config.hidden_size and self.layers != (-1,):
+            problem = "needs hidden states of one size, and this encoder projects the last"
+            raise OptionError("pooling", name, problem)
         self.vocabulary = int(config.vocab_size)
         for key, array in self.rule.initial(self.size, self.vocabulary).items():
             tensor = torch.from_numpy(array)

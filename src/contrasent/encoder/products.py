@@ -130,6 +130,8 @@ def _widened_batches(one: Tensor, two: Tensor, scale: float, out: Tensor) -> Ten
 
 PRODUCTS = (
     functional.linear,
+    torch.addmm,  # GPT-2's linear layers
+    torch.bmm,
     torch.matmul,
     Tensor.matmul,
     Tensor.__matmul__,

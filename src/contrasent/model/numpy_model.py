@@ -107,6 +107,12 @@ def by_numpy(folder: Path, pooling: str | None = None, *, light: bool = True) ->
     return light and not accelerated and supports(folder, pooling)
 
 
+def _present_name(name: str) -> str:
+    """The name of a weight; files made from TensorFlow's, as bert-base-uncased's, have older."""
+    name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+    return name.replace("LayerNorm.beta", "LayerNorm.bias")
+
+
 class NumpyModel(Encoder):
     """An encoder computed by numpy; its vectors equal those of torch's to 1e-5."""
 
@@ -126,7 +132,8 @@ class NumpyModel(Encoder):
             check_weights(folder)
         self.pooling = stored.pooling_or(pooling, folder, POOLERS)
         config = self._config = BackboneConfig(stored.transformer)
-        self._weights = read_arrays(stored.transformer / "model.safetensors")
+        read = read_arrays(stored.transformer / "model.safetensors")
+        self._weights = {_present_name(name): values for name, values in read.items()}
         self.backbone = NumpyEncoder(config, self._weights)
         places = self.backbone.positions[self.backbone.first_position :]
         self.longest = len(places)

@@ -12,6 +12,9 @@ from contrasent import engine
 from contrasent.errors import OptionError
 from contrasent.text.tokens import MASK, SLOT
 
+BY_ORDER = {"mpnet", "convbert", "fnet"}
+"""Kinds that take positions, and also relate tokens by their order."""
+
 
 def check_templates(values: Mapping[str, Any]) -> None:
     """Reject templates that do not hold [X] once and, after it, [MASK] once."""
@@ -80,9 +83,11 @@ def _check_alone(encoder: engine.TorchEncoder, template: str) -> None:
     rows = engine.Tokens.from_rows(np.zeros(count + size, np.int32) for size in (0, 1))
     with torch.no_grad(), encoder.dropout_off():
         one, other = _templates_alone([template], encoder, [rows], 0)
-    if torch.allclose(one, other):
-        kind = cast(Any, encoder.backbone).config.model_type
-        raise OptionError("denoise", True, f"{kind} takes no positions; set denoise=false")
+    config = cast(Any, encoder.backbone).config
+    relative = config.model_type in BY_ORDER or getattr(config, "relative_attention", False)
+    if relative or torch.allclose(one, other):
+        problem = f"{config.model_type} takes no positions, or not for all that it computes"
+        raise OptionError("denoise", True, f"{problem}; set denoise=false")
 
 
 def _templates_alone(

@@ -3,6 +3,7 @@
 A wrapper of transformers costs three times as long per sentence.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ BLOCK = 65_536  # texts whose tokens are held at once
 CHUNK = 256  # sentences between two looks at the clock
 SLOT, MASK = "[X]", "[MASK]"
 """Where a template has the sentence, and its mask token, in any vocabulary."""
+PADS = ("[PAD]", "<pad>")
 SIDE = "truncation_side"
 STATED = {
     "do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars",
@@ -118,7 +120,10 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and the settings that readers need with it."""
         (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), "utf-8")
-        token = self.names.get("eos_token") or self.backend.id_to_token(self.specials.pad)
+        pad, special = self.specials.pad, self.specials.all
+        if special and pad not in special and self.backend.id_to_token(pad) not in PADS:
+            pad = min(special)  # readers would cut a character, GPT-2's "!", out of words
+        token = self.names.get("eos_token") or self.backend.id_to_token(pad)
         config = {
             # Readers need one, also where the model has none.
             **({} if token is None else {"pad_token": token}),
@@ -129,6 +134,18 @@ class Tokenizer:
             "model_input_names": ["input_ids", "attention_mask"],
         }
         write_object(folder / "tokenizer_config.json", config)
+
+    def within(self, rows: int) -> "Tokenizer":
+        """This one without special tokens beyond an embedding's rows, such as Gemma's of images."""
+        if self.size <= rows:
+            return self
+        stated = json.loads(self.to_str())
+        lost = [t for t in stated["added_tokens"] if t["special"] and t["id"] >= rows]
+        stated["added_tokens"] = [t for t in stated["added_tokens"] if t not in lost]
+        texts = {token["content"] for token in lost}
+        names = {key: text for key, text in self.names.items() if text not in texts}
+        backend = tokenizers.Tokenizer.from_str(json.dumps(stated))
+        return Tokenizer(backend, max_seq_length=self.max_seq_length, names=names, copy=False)
 
     @cached_property
     def specials(self) -> Specials:
@@ -141,7 +158,7 @@ class Tokenizer:
             ids = (self.backend.token_to_id(text) for text in candidates if text)
             return next((i for i in ids if i is not None), None)
 
-        pad = find(self.names.get("pad_token"), "[PAD]", "<pad>")
+        pad = find(self.names.get("pad_token"), *PADS)
         return Specials(
             pad=0 if pad is None else pad,
             mask=find(self.names.get("mask_token"), "[MASK]", "<mask>"),
