@@ -284,7 +284,7 @@ def _source(
             if _holds(target / REPORT, "format"):
                 problem += f", or 'contrasent adapt {target} --update' learns again in place"
             raise OutputError(problem)
-        stated = {"model": model, "columns": columns}
+        stated: dict[str, Any] = {"model": model, "columns": columns}
         stated |= {"max_file_text": max_file_text} if max_file_text != TEXT_LIMIT else {}
         for name, value in stated.items():
             if value is not None:
