@@ -305,18 +305,19 @@ def test_a_failure_changes_nothing(folder, change, error, words):
         writer.delete(["1"])
 
 
-@pytest.mark.parametrize("about", [{"n": float("nan")}, "\ud800"])
-def test_a_failure_that_is_caught_is_not_committed(folder, about):
+def test_a_failure_that_is_caught_is_not_committed(folder):
     before = contents(Index.open(folder))
     with pytest.raises(OutputError, match="a change failed"), Writer(folder) as writer:
-        with pytest.raises(UserError, match=r"is not JSON|lone surrogate"):
-            writer.add(["x"], encode, metadata=[about])
+        with pytest.raises(UserError, match="lone surrogate"):
+            writer.add(["x"], encode, metadata=["\ud800"])
         writer.add(["fine"], encode)
     assert contents(Index.open(folder)) == before
 
 
-def test_an_update_with_bad_vectors_keeps_what_it_was_to_replace(folder):
+def test_what_is_bad_is_found_before_anything_changes(folder):
     with Writer(folder) as writer:
+        with pytest.raises(UserError, match="is not JSON"):
+            writer.add(["x"], encode, metadata=[{"n": float("nan")}])
         with pytest.raises(ModelError, match="NaN"):
             writer.update(["x"], np.full((1, 6), np.nan, np.float32), ids=["3"])
         writer.add(["fine"], encode)

@@ -220,7 +220,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
             places: (n, t) int64, position of every token; 0, 1, 2, ... by default.
         """
         pooled = self.pool(tokens) if places is None else self.pool_at(tokens, places)
-        return pooled if self.head is None else full(heads.by_all_rows(self.head, pooled))
+        return pooled if self.head is None else full(self.head(pooled))
 
     @torch.inference_mode()
     def encode_tokens(self, tokens: Tokens, batch_size: int) -> Vectors:

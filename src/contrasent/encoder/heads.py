@@ -60,6 +60,13 @@ class BatchNormProjector(nn.Sequential):
             if isinstance(layer, nn.Linear):
                 nn.init.normal_(layer.weight, std=0.02)
 
+    def forward(self, rows: Tensor) -> Tensor:
+        """(n, d) to (n, d); in training the statistics are those of the rows of all processes."""
+        if parallel.world() == 1 or not self[1].training:
+            return cast(Tensor, super().forward(rows))
+        start = parallel.first_row(len(rows))
+        return cast(Tensor, super().forward(parallel.gather(rows)))[start : start + len(rows)]
+
 
 HEADS = ("none", "tanh", "batchnorm")
 
@@ -72,15 +79,6 @@ def make_head(name: str, size: int) -> nn.Module | None:
     if name == "batchnorm":
         return BatchNormProjector(size)
     return None
-
-
-def by_all_rows(network: nn.Module, rows: Tensor) -> Tensor:
-    """A network's output, whose batch normalization sees the rows of all processes."""
-    norms = (m for m in network.modules() if isinstance(m, nn.BatchNorm1d))
-    if parallel.world() == 1 or not any(norm.training for norm in norms):
-        return cast(Tensor, network(rows))
-    start = parallel.first_row(len(rows))
-    return cast(Tensor, network(parallel.gather(rows))[start : start + len(rows)])
 
 
 def as_dense(head: nn.Module) -> list[Dense]:

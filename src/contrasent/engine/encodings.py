@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.encoder.heads import by_all_rows
 from contrasent.errors import ModelError
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
@@ -216,7 +215,7 @@ class BatchEncodings:
                 continue
             rows = torch.cat(list(part))
             with self._gradient():
-                rows = by_all_rows(projector, rows)
+                rows = projector(rows)
             projected += torch.split(rows, [len(column) for column in part])
         return projected
 
