@@ -144,6 +144,8 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
     assert found[""][::2] == (
         "Frühe Fähre", {"from": "Jörg <j@x.org>", "subject": "Frühe Fähre"}
     )  # fmt: skip
+    coded = "Subject: =?utf-8?q?An_early=00_ferry?=\n\nIt leaves at six.\n"
+    assert rows_of(tmp_path, "n.eml", coded)[0][""][0] == "An early ferry"
     found, _ = rows_of(tmp_path, "a.mbox", MBOX)
     assert [(title, sections) for title, sections, _ in found.values()] == [
         ("One", (Section(who, ("Hello from box one.", "From here on.")),)),

@@ -16,6 +16,7 @@ from contrasent.documents.archives import Skip
 from contrasent.documents.encodings import decode
 from contrasent.documents.html import html_text
 from contrasent.documents.markup import without_tags
+from contrasent.documents.sections import one_line
 from contrasent.documents.text_formats import read_calendar
 
 LONGEST = 50_000_000  # bytes of one mail with its attachments
@@ -147,7 +148,7 @@ def _decoded_header(value: object) -> str:
     text = str(value or "")[:LONGEST_HEADER]
     with suppress(LookupError, ValueError, HeaderParseError):  # an unknown character set
         text = str(make_header(decode_header(text)))
-    return " ".join(text.split())
+    return one_line(text)
 
 
 def day_of(text: object) -> str:

@@ -324,7 +324,7 @@ def _outlook(file: File) -> Iterator[Document]:
         "date": day_of(about.created_at),
         "subject": about.subject or "",
     }
-    metadata = {key: value.replace('"', "") for key, value in headers.items() if value}
+    metadata = {key: one_line(value.replace('"', "")) for key, value in headers.items() if value}
     yield from _mail(file, "", Mail(metadata, text.replace("\r\n", "\n"), []))
     for child in result.children or ():
         part = f"#{one_line(str(child.path))}"
