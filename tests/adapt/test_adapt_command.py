@@ -280,7 +280,7 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, s
     notes = write_notes(tmp_path / "notes", sentences, range(30))
     result = invoke(
         "adapt", notes, "-o", tmp_path / "s", "--model", model, "--queries", few,
-        "--require-improvement", "--report", tmp_path / "page.html",
+        "--require-improvement", "--report", tmp_path / "s" / "pages" / "page.html",
     )  # fmt: skip
     assert result.exit_code == 3
     why = "there are 30; 40 queries about 20 documents are required"
@@ -288,7 +288,7 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, s
     assert f"Not measured here (queries ignored: {why}). Saved the default: BM25 0.4" in verdict
     assert any("whether BM25 helps (queries ignored" in line for line in evidence)
     assert f"Warning: queries ignored: {why}" in result.stderr
-    page = (tmp_path / "page.html").read_text()
+    page = (tmp_path / "s" / "pages" / "page.html").read_text()
     assert page == (tmp_path / "s" / "report.html").read_text()
     assert 'class="verdict default"' in page and "changed most" not in page
 

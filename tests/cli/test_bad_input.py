@@ -9,6 +9,7 @@ import pytest
 
 from commands import mounted
 from contrasent.cli import main
+from contrasent.cli.options import Output, _print
 
 MODEL = "all-MiniLM-L6-v2"
 
@@ -227,6 +228,10 @@ def test_what_the_locale_cannot_write_is_escaped(monkeypatch):
         main([])
     stream.flush()
     assert stream.buffer.getvalue() == b"caf\xe9 \\u203a roof\n"
+    stream.buffer.truncate(stream.buffer.seek(0))
+    said = {"text": "caf\u00e9 \u203a roof \U0001f600"}
+    _print(Output(said, ""), as_json=True)
+    assert json.loads(stream.buffer.getvalue()) == said
 
 
 def test_help_is_no_error_and_shows_brackets_methods_and_settings(run):

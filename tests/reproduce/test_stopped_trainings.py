@@ -84,5 +84,9 @@ def test_what_a_kill_leaves_of_a_measured_model_is_no_model_and_is_removed(
     assert [path.name for path in left.iterdir()] == ["config.json"]
     shutil.copytree(left, tmp_path / "model")
     assert trained()["steps"] == 4  # in its place
+    (left / "modules.json").write_text("{}")
+    assert run(WorkPlan([job], {}), store, None) == (0, 0)
+    assert left.is_dir()  # whole: another item may have stopped before it had measured it
+    (left / "modules.json").unlink()
     assert run(WorkPlan([job], {}), store, None) == (0, 0)
     assert not left.exists()

@@ -367,3 +367,10 @@ def test_facets_are_fields_with_few_short_values():
     }
     passages = [{"document": f"{n}.md", "body": n, "page": n, "title": "ab"[n]} for n in (0, 1)]
     assert facets(passages) == {"document": ["0.md", "1.md"]}
+
+
+def test_a_filter_may_have_numbers_of_numpy():
+    rows = [{"n": 3}, {"n": 4}]
+    index = Index.build(lambda texts: np.ones((len(texts), 2)), ["a", "b"], metadata=rows)
+    for test in (np.int64(3), 3, {"$in": [np.int64(3)]}, {"$ne": np.int64(4)}):
+        assert index.matching({"n": test}).tolist() == [True, False]

@@ -318,6 +318,8 @@ def test_what_is_bad_is_found_before_anything_changes(folder):
     with Writer(folder) as writer:
         with pytest.raises(UserError, match="is not JSON"):
             writer.add(["x"], encode, metadata=[{"n": float("nan")}])
+        with pytest.raises(UserError, match="is not JSON"):
+            writer.add(["x"], np.ones((1, 6), np.float32), metadata=[{"n": float("nan")}])
         with pytest.raises(ModelError, match="NaN"):
             writer.update(["x"], np.full((1, 6), np.nan, np.float32), ids=["3"])
         writer.add(["fine"], encode)

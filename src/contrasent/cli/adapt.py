@@ -64,7 +64,8 @@ def adapt(
         report: Copy the page OUT/report.html there.
         require_improvement: Exit with status 3 unless a gain is proven.
     """
-    if report is not None:
+    within = output is not None and output.absolute() in getattr(report, "parents", ())
+    if report is not None and not within:  # OUT is checked later, and must not be made here
         check_file(report)
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}

@@ -235,7 +235,9 @@ def escaped(text: str) -> str:
 def _print(output: Output, *, as_json: bool) -> None:
     text = output.text
     if as_json:
-        text = json.dumps(output.data, ensure_ascii=False, indent=2, allow_nan=False)
+        # Where the locale lacks letters, by JSON's own escapes.
+        plain = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
+        text = json.dumps(output.data, ensure_ascii=plain, indent=2, allow_nan=False)
     if text:
         show = typer.echo if output.styled and not as_json else echo
         show(text)

@@ -63,9 +63,10 @@ class BatchNormProjector(nn.Sequential):
     def forward(self, rows: Tensor) -> Tensor:
         """(n, d) to (n, d); in training the statistics are those of the rows of all processes."""
         if parallel.world() == 1 or not self[1].training:
-            return cast(Tensor, super().forward(rows))
-        start = parallel.first_row(len(rows))
-        return cast(Tensor, super().forward(parallel.gather(rows)))[start : start + len(rows)]
+            return cast(Tensor, super().forward(rows))  # type: ignore[no-untyped-call]
+        start, every = parallel.first_row(len(rows)), parallel.gather(rows)
+        projected: Tensor = super().forward(every)  # type: ignore[no-untyped-call]
+        return projected[start : start + len(rows)]
 
 
 HEADS = ("none", "tanh", "batchnorm")

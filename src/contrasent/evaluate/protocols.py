@@ -25,7 +25,7 @@ from contrasent.evaluate.classifier import (
     train_early_stopped,
     with_ones,
 )
-from contrasent.evaluate.sts import AGGREGATES, correlations, sts
+from contrasent.evaluate.sts import correlations, sts
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RESAMPLES, item_keys
@@ -65,6 +65,11 @@ PROTOCOLS: dict[str, Protocol] = {
 }
 
 
+def needed_aggregates(names: Sequence[str]) -> tuple[str, ...]:
+    """How protocols combine the subsets of a year, without repetition."""
+    return tuple(dict.fromkeys(("all", *(PROTOCOLS[name].aggregate for name in names))))
+
+
 def every_protocol(
     encode: EncodeFn,
     names: Sequence[str] = tuple(PROTOCOLS),
@@ -81,7 +86,7 @@ def every_protocol(
     for name in names:
         check_choice("--protocol", name, PROTOCOLS)
     score = partial(sts, encode, resamples=resamples, folder=folder)
-    whole = score(aggregate=AGGREGATES, form=form)
+    whole = score(aggregate=needed_aggregates(names), form=form)
     trained = relatedness(encode, form=form, resamples=resamples, folder=folder)
     others = [
         score(tasks=("STSB", "SICKR"), split="dev", form=form),

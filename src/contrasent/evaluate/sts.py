@@ -85,10 +85,7 @@ def sts(
     if not tasks:
         raise OptionError("tasks", "", "give at least one task")
     data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
-    joined = [task for task, parts_of in data.items() if task in STS_YEARS and len(parts_of) == 1]
-    if joined and (subsets or set(wanted) - {"all"}):
-        problem = "the hub's copy does not say which subset a pair is of; use aggregate 'all', "
-        raise DataError(f"{joined[0]}: {problem}or put its files where 'evaluate --list' shows")
+    check_subsets(data, wanted, subsets)
     parts = [part for parts_of in data.values() for part in parts_of]
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
     builder = ReportBuilder(resamples, seed)
@@ -100,6 +97,16 @@ def sts(
     protocol = "cosine, no regressor, bootstrap over distinct pairs within subsets"
     notes = {"form": form, "protocol": protocol, "resamples": resamples, "seed": seed}
     return builder.report({**notes, **encoded.notes})
+
+
+def check_subsets(
+    data: Mapping[str, Sequence[ScoredPairs]], aggregates: Sequence[str], subsets: bool
+) -> None:
+    """Reject means over subsets, and subsets, of years whose subsets are unknown."""
+    joined = [task for task, parts in data.items() if task in STS_YEARS and len(parts) == 1]
+    if joined and (subsets or set(aggregates) - {"all"}):
+        problem = "the hub's copy does not say which subset a pair is of; use aggregate 'all', "
+        raise DataError(f"{joined[0]}: {problem}or put its files where 'evaluate --list' shows")
 
 
 def add_correlations(

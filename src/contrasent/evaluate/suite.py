@@ -18,13 +18,19 @@ from contrasent.evaluate.decisions import (
     triplet_accuracy,
 )
 from contrasent.evaluate.geometry import Length, geometry, length_bias, repetition_bias, words
-from contrasent.evaluate.protocols import OTHER_LANGUAGES, PROTOCOLS, every_protocol
+from contrasent.evaluate.protocols import (
+    OTHER_LANGUAGES,
+    PROTOCOLS,
+    every_protocol,
+    needed_aggregates,
+)
 from contrasent.evaluate.retrieval import caption_retrieval, stsb_retrieval
-from contrasent.evaluate.sts import sts
+from contrasent.evaluate.sts import check_subsets, sts
 from contrasent.evaluate.transfer import FEW_SHOT_TASKS, SEED, TASKS, few_shot, transfer
 from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES
+from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn
 
 CAPTIONS = 5000
@@ -150,9 +156,14 @@ def read_data(suites: Sequence[str], options: Options) -> None:
     for name in dict.fromkeys(name for suite in suites for name in SUITES[suite].others):
         read = readers.get(name) or partial(labeled.transfer_set, name)
         read(folder=options.folder)
+    found = dict[str, Sequence[ScoredPairs]]()
     for pairs in dict.fromkeys(pairs for suite in suites for pairs in SUITES[suite].pairs(options)):
         task, split, form = pairs
-        sts_pairs(task, split=split, form=form, folder=options.folder)
+        found[task] = sts_pairs(task, split=split, form=form, folder=options.folder)
+    if "sts" in suites:
+        check_subsets(found, options.aggregate, options.subsets)
+    if "protocols" in suites:
+        check_subsets(found, needed_aggregates(options.protocols), subsets=False)
 
 
 def missing_data(folder: str | Path | None = None, form: str = "senteval") -> dict[str, list[str]]:

@@ -31,7 +31,7 @@ from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index, document_of
 from contrasent.search.opening import KeptVectors, resolve_index
 from contrasent.search.records import IndexRow, blocks
-from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_model
+from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_encoder
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log
 
@@ -274,11 +274,13 @@ class _Follower:
     ) -> None:
         self.folder, self.source, self.batch_size = own_folder(index), source, batch_size
         self.encode = encode
+        self._model = ""  # of the index that it was opened for; identities take long
 
     def model(self, index: Index) -> TaskEncoder:
         """The model of the index, which another process may have changed."""
-        if self.encode is None or self.encode.encoder.identity != index.model:
+        if self.encode is None or self._model not in ("", index.model):
             self.encode = open_index_model(index, batch_size=self.batch_size)
+        self._model = index.model
         return self.encode
 
     def documents(self, origin: Origin | None) -> DocumentSource:
@@ -309,7 +311,7 @@ class _Follower:
         with Writer(self.folder) as writer:
             source = self.documents(Origin.read(writer.facts.origin))
             changes = compare(writer.store, source, checksum)
-            check_model(writer.facts, self.folder, encode.encoder.identity)
+            check_encoder(writer.facts, self.folder, encode)
             return apply_changes(writer, source, changes, encode)
 
     def _unchanged(self, store: Store, checksum: bool) -> SyncResult | None:

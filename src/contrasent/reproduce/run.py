@@ -63,9 +63,9 @@ def run(
         # What was missing may exist now.
         store.path("skipped", job.key).unlink(missing_ok=True)
         left = store.model(job.key)
-        if left.is_dir() and not missing([job], store):
+        if left.is_dir() and not (left / "modules.json").exists() and not missing([job], store):
             with store.locked(job.key) as ours:
-                # Left by a kill, unless another item needs the model again.
+                # A kill left it half removed. Other items may still measure one that is whole.
                 if ours and not (left / "run").exists():
                     _drop(left)
 

@@ -166,9 +166,9 @@ def check_rows(facts: Facts, folder: Path | None, rows: NewRows) -> Vectors:
         problem = "contains columns; pass frame.to_dict('records')"
         raise OptionError("metadata", f"a {type(metadata).__name__}", problem)
     assert vectors is not None
+    for facts_of_row in () if metadata is None else metadata:
+        canonical(facts_of_row)  # an error now, not when texts are encoded or rows half written
     if callable(vectors):
-        for facts_of_row in () if metadata is None else metadata:
-            canonical(facts_of_row)  # an error now, and not when all texts are encoded
         vectors = for_task(vectors, "document")(texts)
     return check_vectors(vectors, len(texts), facts.dimension or None, facts.metric)
 
@@ -423,7 +423,8 @@ class Store:
 
     def matching(self, where: Where) -> Mask:
         """(rows,) which rows are there and have metadata that a filter matches."""
-        key = canonical(check_where(where))
+        where = check_where(where)
+        key = canonical(where)
         if key not in self._masks:
             kept = list(self._masks.items())[-15:]
             self._masks = {**dict(kept), key: self.filtered(where)}

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ log = logging.getLogger("contrasent.serve")
 OpenModel = Callable[[BaseIndex], Encoder]  # loads the model that an index names
 
 LOOK_EVERY = 1.0  # seconds between two looks at the folder of the index
-LOOK_AT_LEAST_EVERY = 60.0  # while what is there cannot be opened: each look opens it again
+LOOK_AT_LEAST_EVERY = 60.0
+"""While what is there cannot be opened, as each look opens it again; and at Milvus's count."""
 SAMPLED = 5000  # rows that facets are found in
 NICENESS = 10  # of the thread that encodes while others answer
 AT_ONCE = 8  # queries that are searched together, which bounds the memory of their scores
@@ -66,6 +68,7 @@ class Library:
         bm25_weight: float | None = None,
     ) -> None:
         self._open_model, self._weight = open_model, bm25_weight
+        self._count_at = 0.0
         self.newest = self._take(index, encoder)
 
     def _take(self, index: BaseIndex, encoder: Encoder) -> Snapshot:
@@ -92,8 +95,11 @@ class Library:
         """
         index = self.newest.index.refreshed()
         if index is self.newest.index:
-            if not isinstance(index, Index) and len(index) != self.newest.texts:  # Milvus is live
-                self.newest = self._take(index, self.newest.encoder)
+            # Milvus is live; counting is a request.
+            if not isinstance(index, Index) and time.monotonic() >= self._count_at:
+                self._count_at = time.monotonic() + LOOK_AT_LEAST_EVERY
+                if len(index) != self.newest.texts:
+                    self.newest = self._take(index, self.newest.encoder)
             return
         try:
             self.newest = self._take(index, self._encoder(index))
