@@ -356,16 +356,12 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if evaluating:
                 selector.evaluate(step, save_model)
                 stopping = selector.out_of(settings.early_stopping_patience)
-            # The checkpoint knows of the best model as soon as that is saved: where bits differ, a
-            # resumed run may not find it again.
-            better = evaluating and selector.floor is None
-            better = better and selector.best() == selector.history[-1]
             every = settings.geometry_every
             if every and (step % every == 0 or last or stopping):
                 selector.measure(step)
             # One decision for all: processes that disagree would wait for each other.
             leaving = parallel.anywhere(interrupted())
-            if leaving or stopping or last or better or step % settings.save_steps == 0:
+            if leaving or stopping or last or step % settings.save_steps == 0:
                 write_log(steps.known())
                 save_checkpoint(step)
             if leaving:

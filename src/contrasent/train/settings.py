@@ -94,7 +94,7 @@ class Settings:
         eval_steps: steps between evaluations.
         geometry_every: steps between measurements of alignment and uniformity on STS-B dev (SimCSE,
             Figure 2), for the run's log; 0 for none.
-        save_steps: steps between checkpoints; one is also written with every new best step.
+        save_steps: steps between checkpoints.
         early_stopping_patience: stop after this many evaluations without a better score; 0 never
             stops early.
         eval_size: most pairs, sentences or documents of the corpus to hold out for evaluation.
