@@ -383,3 +383,9 @@ def test_every_iteration_gives_the_same_in_the_order_of_paths(tmp_path):
     again = DocumentSource(tmp_path / "copy")
     assert (list(source)[:3], list(again)) == (first[:3], first)
     assert asdict(again.report) == report
+
+
+def test_a_heading_with_a_key_is_left_out_and_counted_once():
+    sections = [Section(("Password: hunter2secret", name), ("Mud.",)) for name in "abc"]
+    cleaned, count = without_keys(sections)
+    assert (count, [one.headings for one in cleaned]) == (1, [("a",), ("b",), ("c",)])

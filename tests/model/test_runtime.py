@@ -58,6 +58,9 @@ def test_a_long_row_does_not_pad_short_ones_of_its_batch(encoder):
     assert len(shapes) == 2 and sum(rows * width for rows, width in shapes) < 2 * 2048 + 200
     exported.embed(Tokens.from_rows([[5] * 20] * 9))
     assert shapes[2:] == [(9, 20)]
+    exported.export = Export("openvino", "int8", encoder.config, 0.0, 1.0, 1)  # wider than needed
+    exported.embed(Tokens.from_rows([[5] * 33] * 64))
+    assert shapes[3:] == [(64, exported._width(33))]
 
 
 def test_equal_sentences_are_one_text():

@@ -157,6 +157,8 @@ def flickr30k(*, folder: str | Path | None = None) -> Captions:
     texts, pictures = [], []
     for number, line in enumerate(official.stream_lines(path), start=1):
         name, tab, caption = line.partition("\t")
+        if not line.strip():
+            continue
         if not tab or "#" not in name:
             raise DataError(f"{path}:{number}: expected picture.jpg#k, a tab and a caption")
         texts.append(caption.strip())

@@ -287,11 +287,12 @@ def without_keys(
     it is code, configuration or a table, where any literal is one.
     """
     assigned = _ASSIGNED if literal else _TOLD
-    cleaned, total, inside = [], 0, False
+    cleaned, total, inside, hidden = [], 0, False, set[tuple[str, ...]]()
     for section in sections:
         paragraphs = []
-        headings = tuple(one for one in section.headings if not holds_key(one, literal=literal))
-        total += headings != section.headings
+        keyed = [holds_key(one, literal=literal) for one in section.headings]
+        hidden |= {section.headings[:n] for n, key in enumerate(keyed, 1) if key}
+        headings = tuple(one for one, key in zip(section.headings, keyed, strict=True) if not key)
         for text in section.paragraphs:
             if inside or any(hint in text for hint in _HINTS) or assigned.search(text):
                 text, count, inside = _clean(text, inside, literal)
@@ -300,7 +301,7 @@ def without_keys(
                 paragraphs.append(text)
         if paragraphs:
             cleaned.append(replace(section, headings=headings, paragraphs=tuple(paragraphs)))
-    return tuple(cleaned), total
+    return tuple(cleaned), total + len(hidden)
 
 
 def _clean(text: str, inside: bool, literal: bool) -> tuple[str, int, bool]:

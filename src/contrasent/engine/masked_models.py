@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.encoder.attention import by_length
-from contrasent.encoder.backbone import quiet
+from contrasent.encoder.backbone import longest_input, quiet
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.encodings import BatchEncodings, Term, Terms, mask_tokens
 from contrasent.errors import ModelError, OptionError, brief
@@ -105,6 +105,7 @@ class MaskedModel(nn.Module):
         self.model = model.requires_grad_(False)
         self.tokenizer = tokenizer
         self.noisy = noisy
+        self.longest = longest_input(cast(Any, model).config)
         self.eval()
 
     @classmethod
@@ -180,6 +181,10 @@ class MaskedModel(nn.Module):
 
     def _blocks(self, tokens: Tokens) -> Any:
         """Groups of rows of similar length with their scores (n, t, vocabulary) and numpy mask."""
+        most = max(tokens.lengths.tolist(), default=0)
+        if most > self.longest:
+            problem = f"is longer than the masked language model can read ({self.longest} tokens)"
+            raise OptionError("max_seq_length", most, problem)
         device = next(self.model.parameters()).device
         # As elsewhere, a GPU is faster on few large blocks than without padding.
         gpu = device.type != "cpu"

@@ -93,13 +93,13 @@ class MomentumQueue(nn.Module):
         with _without_running_statistics(self.momentum_encoder) as normalized:
             if normalized and parallel.world() * len(tokens) < 2:
                 return  # one row has no statistics
-            vectors = parallel.gather(self.momentum_encoder(tokens))
+            vectors = self.momentum_encoder(tokens)
         if networks.projector is not None:
             with _without_running_statistics(networks.projector) as normalized:
-                if normalized and len(vectors) < 2:
+                if normalized and parallel.world() * len(vectors) < 2:
                     return
                 vectors = networks.projector(vectors)
-        self._waiting.append(vectors.to(self.rows.dtype))
+        self._waiting.append(parallel.gather(vectors).to(self.rows.dtype))
 
     @torch.no_grad()
     def after_step(self, encoder: TorchEncoder) -> None:

@@ -188,8 +188,8 @@ class Exported(Encoder):
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenized sentences, in calls of those of similar widths."""
         # One long row would pad all others to its width.
-        run, budget = self._session(1), max(BUDGET, len(tokens.ids))
-        calls = by_budget(self._widths(tokens), len(tokens), budget=budget)
+        run, widths = self._session(1), self._widths(tokens)
+        calls = by_budget(widths, len(tokens), budget=max(BUDGET, int(widths.sum())))
         if len(calls) == 1:
             return self._call(run, tokens)
         out = np.empty((len(tokens), self.dimension), np.float32)

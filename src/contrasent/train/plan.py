@@ -161,7 +161,7 @@ def make_plan(
         base=base,
         evaluate=evaluator,
         validation=validation,
-        keep=choose_keep(keep, evaluator),
+        keep=choose_keep(keep, evaluator, note),
         rows=rows,
         note=note,
     )

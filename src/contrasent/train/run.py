@@ -53,13 +53,17 @@ def numbers(line: Mapping[str, Any]) -> dict[str, float]:
     return by_name
 
 
-def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
-    """The model to leave; the default depends on whether the evaluation shows gain or only harm."""
+def choose_keep(keep: Keep | None, evaluate: Any, note: str = "") -> Keep:
+    """The model to leave; the default depends on whether the evaluation shows gain or only harm.
+
+    ``note`` says why there is no evaluation.
+    """
     blind = getattr(evaluate, "floor", None) is not None
     if keep == "unharmed" and not blind:
         raise OptionError("--keep", keep, "needs --evaluate neighbors")
     if keep == "proven" and evaluate is None:
-        raise OptionError("--keep", keep, "needs an evaluation; see --evaluate")
+        problem = f"needs an evaluation; {note or 'see --evaluate'}"
+        raise OptionError("--keep", keep, problem)
     return keep or ("unharmed" if blind else "proven")
 
 
