@@ -88,7 +88,7 @@ class Facts:
     codes: dict[str, Any] = field(default_factory=dict)  # the binary codes of the vectors
     # where its rows came from: kind, path, root that names of documents are relative to, options
     origin: dict[str, Any] = field(default_factory=dict)
-    # while not all rows are encoded: how many of the first are, and the source of all
+    # while not all rows are encoded: how many of the first are, and all that was asked for
     encoding: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
