@@ -76,7 +76,7 @@ def operators(value: Any) -> dict[str, Any]:
 
 
 def check_where(where: Where) -> Where:
-    """Reject a filter that cannot be evaluated, or is too large to be; returns it in types of JSON."""
+    """Reject a filter that cannot be evaluated or is too large; returns it in types of JSON."""
     names = values = 0
     for field, op, want in _tests(where, 0):
         names += field.count(".") + 1
