@@ -110,7 +110,7 @@ def test_rows_that_are_added_leave_no_log(notes, models, tmp_path):
 def test_an_index_opens_its_model_in_a_program_of_its_own(notes, models, tmp_path):
     index_folder(notes / "boats.md", tmp_path / "i", model=models / "mean")
     code = """import sys
-from contrasent.search.opening import open_index
+from contrasent.indexing.models import open_index
 print(open_index(sys.argv[1]).search("a ferry", k=1)[0][0].metadata["document"])"""
     command = [sys.executable, "-c", code, tmp_path / "i"]
     assert subprocess.check_output(command, text=True) == "boats.md\n"

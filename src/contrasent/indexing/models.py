@@ -21,6 +21,7 @@ from contrasent.model.opening import find_model, open_encoder
 from contrasent.model.pretrained import MINILM, installed_bases
 from contrasent.search.index import BaseIndex, Hit
 from contrasent.search.index import Index as Index
+from contrasent.search.opening import open_index as open_index
 from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
 from contrasent.search.store import check_encoder
 from contrasent.search.words import WORD, language_of, words

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -114,15 +113,17 @@ class BaseIndex(ABC):
 
     facts: Facts
     folder: Path | None
-    model_opener: ClassVar[Callable[["BaseIndex"], EncodeFn]]  # of `indexing.models`, which sets it
+    model_opener: ClassVar[Callable[["BaseIndex"], EncodeFn] | None] = None  # see indexing.models
     _encode: EncodeFn | None = None  # of the model that made the vectors, once it is known
 
     @property
     def encode(self) -> EncodeFn:
         """The model that made the vectors, opened when it is first needed."""
         if self._encode is None:
-            import_module("contrasent.indexing.models")  # which imports this module
-            self._encode = type(self).model_opener(self)
+            opener = type(self).model_opener
+            if opener is None:
+                raise UserError("searching by text needs encode=; or pass vectors as queries")
+            self._encode = opener(self)
         return self._encode
 
     @abstractmethod
