@@ -176,6 +176,12 @@ def test_split_files_know_the_usual_layouts():
     assert hub.split_files(names, "test", "es") == ["stsb-es-test.jsonl"]
     assert hub.split_files(names[:2], "test") == sorted(names[:2])
     assert hub.split_files(names, "dev") == []
+    names = ["pair/train-0-of-1.parquet", "pair-class/train-0-of-1.parquet", "train-pair.jsonl"]
+    for config, found in (("pair", names[:1]), ("pair-class", names[1:2])):
+        assert hub.split_files(names, "train", config) == found
+    assert hub.split_files(names[2:], "train", "pair") == names[2:]
+    names = [f"data/train_{part}-00000-of-00001.parquet" for part in ("gen", "sft")]
+    assert (hub.split_files(names, "train"), hub.split_files(names, "train_gen")) == ([], names[:1])
 
 
 def test_a_corpus_of_the_hub(hub_of):

@@ -214,6 +214,22 @@ def test_a_folder_of_judgments_is_measured(folder):
     assert folder_retrieval(letters, str(folder), split="dev").rows[0].count == 1
 
 
+def test_a_relevant_document_that_is_not_there_is_not_found(folder, items_give_the_values):
+    """As pytrec_eval counts it; BEIR's ArguAna has five."""
+    judged = folder / "qrels" / "test.tsv"
+    judged.write_text(f"{judged.read_text()}q2\td9\t2\nq3\tq1\t1\nq3\td8\t0\n")
+    with (folder / "queries.jsonl").open("a") as stream:
+        stream.write('{"_id": "q3", "text": "ee"}\n')
+    report = folder_retrieval(letters, folder, k=(1, 100))
+    assert items_give_the_values(report) == 4
+    assert report.notes["relevant documents missing from the corpus"] == 2
+    values = {row.metric: row.value for row in report}
+    ideal = 2 + 1 / np.log2(3) + 1 / 2
+    assert values["recall@100"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert values["mrr@100"] == pytest.approx((1 + 1 + 0) / 3)
+    assert values["ndcg@100"] == pytest.approx((1 + (1 + 1 / np.log2(3)) / ideal + 0) / 3)
+
+
 def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
     # Document 3 is judged relevant for query 3: there the equal ids are chance, and it stays.
     texts, requested = ("ab", "abb", "cd", "cdd"), [("0", "ab"), ("3", "cdd"), ("new", "cd")]
@@ -230,7 +246,7 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
 
 @pytest.mark.parametrize(("file", "text", "message"), [
     ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
-    ("qrels/test.tsv", "q1 d9 1\n", "names an unknown document, d9"),
+    ("qrels/test.tsv", "q1 d9 1\n", "names unknown documents alone, such as d9"),
     ("qrels/test.tsv", "", "contains no relevance judgments"),
     ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
     ("corpus.jsonl", '{"_id": 1, "text": null}\n', r"corpus.jsonl:1: expected a JSON object"),

@@ -18,10 +18,13 @@ class Collection:
 
     queries: tuple[str, ...]
     documents: tuple[str, ...]
-    relevant: tuple[dict[int, float], ...]  # for each query, {position of a document: gain}
+    # for each query, {position of a document: gain}; a judged document that is not there has a
+    # position after all others
+    relevant: tuple[dict[int, float], ...]
     # for each query, the position of the document with its id; -1 if there is none, or if it is
     # judged relevant, so that the ids are equal by chance
     own: tuple[int, ...]
+    missing: int  # how many documents are judged relevant and not there
 
 
 def read_collection(folder: Path, *, split: str = "test") -> Collection:
@@ -30,16 +33,19 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
     place = {name: i for i, name in enumerate(documents)}
     texts, relevant, own_places = [], [], []
     for query, (text, gains) in read_judged(folder, split=split).items():
-        if unknown := [d for d in gains if d not in place]:
-            problem = f"names an unknown document, {unknown[0]}"
-            raise DataError(f"{folder / 'qrels' / f'{split}.tsv'}: {problem}")
-        positive = {place[d]: g for d, g in gains.items() if g > 0}
+        # As of BEIR's ArguAna, whose judgments name five documents that it does not have.
+        positive = {place.setdefault(d, len(place)): g for d, g in gains.items() if g > 0}
         if positive:
             texts.append(text)
             relevant.append(positive)
-            itself = place.get(query, -1)
+            itself = place[query] if query in documents else -1
             own_places.append(-1 if itself in positive else itself)
-    return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own_places))
+    missing = list(place)[len(documents) :]
+    if missing and not any(min(gains) < len(documents) for gains in relevant):
+        problem = f"names unknown documents alone, such as {missing[0]}"
+        raise DataError(f"{folder / 'qrels' / f'{split}.tsv'}: {problem}")
+    columns = (tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own_places))
+    return Collection(*columns, len(missing))
 
 
 def read_judged(folder: Path, *, split: str = "test") -> Judged:

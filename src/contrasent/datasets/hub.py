@@ -109,9 +109,13 @@ def split_files(
     names: list[str], split: str, config: str = "", forms: str = PAIR_FORMS
 ) -> list[str]:
     """The files of a data set's repository that hold a split, sorted; JSON lines or parquet."""
-    last = re.compile(rf"(?:^|[-_/]){_pattern(split)}(?:[-_/][^/]*)?\.(?:{forms})$")
+    # Numbers of shards may follow, or the configuration; "train_sft" is another split.
+    shard = rf"[-_](?:\d|{re.escape(config)}\b)[^/]*" if config else r"[-_]\d[^/]*"
+    last = re.compile(rf"(?:^|[-_/]){_pattern(split)}(?:{shard}|/[^/]*)?\.(?:{forms})$")
     part = re.compile(rf"(?:^|[-_/]){re.escape(config)}(?:[-_/.]|$)")
-    return sorted(n for n in names if last.search(n) and (not config or part.search(n)))
+    fitting = sorted(n for n in names if last.search(n) and (not config or part.search(n)))
+    # "pair" is a folder of its own beside "pair-class".
+    return [n for n in fitting if f"/{config}/" in f"/{n}"] or fitting
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, float]]:

@@ -32,6 +32,8 @@ BLOCK = 16_000_000  # similarities in memory at once (64 MB)
 TIE = 1e-6
 """Cosines nearer than this are equal: a product of rows varies with their place in a block."""
 
+MISSING = "relevant documents missing from the corpus"  # the note that counts them
+NEVER = np.iinfo(np.int64).max  # the rank of a document that is not there, or was not found
 DIRECTIONS = ("first", "both")
 CUTS = (1, 5, 10)
 
@@ -91,12 +93,24 @@ def retrieval(
         OptionError: a cutoff is below 1.
     """
     judged = check_relevant(relevant, len(queries), len(documents))
+    how: dict[str, Any] = {"task": task, "split": split, "resamples": resamples, "seed": seed}
+    return _measured(encode, queries, documents, judged, exclude, k=k, **how)
+
+
+def _measured(
+    encode: EncodeFn,
+    queries: Sequence[str],
+    documents: Sequence[str],
+    judged: Sequence[Mapping[int, float]],
+    exclude: Sequence[int] | None,
+    **options: Any,
+) -> Report:
+    """The rows of checked judgments; a position after all documents is of one that is not there."""
     queried, read = encode_search(encode, [queries], [documents])
     keys, excluded = item_keys(queries), [-1] * len(queries) if exclude is None else exclude
     ranking = rank_vectors(queried(queries), read(documents), judged, exclude=excluded)
     context = _context(documents, keys, judged, excluded)
-    how: dict[str, Any] = {"task": task, "split": split, "resamples": resamples, "seed": seed}
-    return ranking_report(ranking, k=k, keys=keys, context=context, **how)
+    return ranking_report(ranking, keys=keys, context=context, **options)
 
 
 def rank_vectors(
@@ -116,9 +130,11 @@ def rank_vectors(
         for query, scores in enumerate(left[start : start + rows] @ right, start):
             if exclude is not None and exclude[query] >= 0:
                 scores[exclude[query]] = -np.inf
-            rank, gain = _ranks(scores, relevant[query])
-            ranks.append(rank)
-            gains.append(gain)
+            judged, n = relevant[query], len(scores)
+            lost = [gain for place, gain in judged.items() if place >= n]
+            rank, gain = _ranks(scores, {p: gain for p, gain in judged.items() if p < n})
+            ranks.append(np.append(rank, np.full(len(lost), NEVER)))
+            gains.append(np.append(gain, lost))
     return Ranking(tuple(ranks), tuple(gains), len(documents))
 
 
@@ -190,8 +206,8 @@ def _ranks(
     places = np.fromiter(judged, np.int64, len(judged))
     gains = np.fromiter(judged.values(), np.float64, len(judged))
     relevant = scores[places]
-    if len(relevant) == 1:
-        return np.array([np.count_nonzero(scores >= relevant[0] - TIE)]), gains
+    if len(relevant) < 2:
+        return np.array([np.count_nonzero(scores >= s - TIE) for s in relevant], np.int64), gains
     # Relevant documents by their scores, best first.
     order = np.argsort(-relevant, kind="stable")
     relevant, gains = relevant[order], gains[order]
@@ -291,7 +307,8 @@ def folder_retrieval(
     """Evaluate a model on a collection, a folder in BEIR's layout.
 
     A document with the id of the query is the query itself. It is left out of that query's ranking,
-    as in BEIR, unless it is judged relevant; a note counts these.
+    as in BEIR, unless it is judged relevant; a note counts these. A relevant document that is not
+    there is not found; a note counts them.
 
     Args:
         encode: the model.
@@ -310,7 +327,11 @@ def folder_retrieval(
     left_out = sum(position >= 0 for position in found.own)
     named = {"task": path.absolute().name, "split": split, **options}
     own = None if own_ids else found.own
-    report = retrieval(encode, found.queries, found.documents, found.relevant, exclude=own, **named)
+    places = len(found.documents) + found.missing
+    judged = check_relevant(found.relevant, len(found.queries), places)
+    report = _measured(encode, found.queries, found.documents, judged, own, **named)
+    if found.missing:
+        report.notes[MISSING] = found.missing
     if left_out and not own_ids:
         report.notes["document with the query's own id"] = f"excluded for {left_out:,} queries"
     return report
@@ -370,7 +391,7 @@ def search_retrieval(
         )
     texts, of_queries = zip(*sought.values(), strict=True)
     ranks, found_gains, excluded, left_out = [], [], [], 0
-    keys, beyond = item_keys(texts), len(documents) + most
+    keys = item_keys(texts)
     results = search(texts, most if own_ids else most + 1)
     for query, gains, names in zip(sought, of_queries, results, strict=True):
         itself = None if own_ids or query in gains else places.get(query)
@@ -378,7 +399,7 @@ def search_retrieval(
         numbers = [places[name] for name in names]
         left_out += itself in numbers
         rank = {n: position for position, n in enumerate((n for n in numbers if n != itself), 1)}
-        position = np.array([rank.get(places.get(name, -1), beyond) for name in gains], np.int64)
+        position = np.array([rank.get(places.get(name, -1), NEVER) for name in gains], np.int64)
         order = np.argsort(position, kind="stable")
         ranks.append(position[order])
         found_gains.append(np.array([*gains.values()])[order])
@@ -387,7 +408,7 @@ def search_retrieval(
     report = ranking_report(ranking, k=k, task=task, keys=keys, context=context, **options)
     notes = {**report.notes, "ties": "as the search orders them"}
     if lacking:
-        notes["relevant documents missing from the corpus"] = len(lacking)
+        notes[MISSING] = len(lacking)
     if left_out:
         notes["document with the query's own id"] = f"excluded for {left_out:,} queries"
     return Report(report.rows, notes, report.items)
