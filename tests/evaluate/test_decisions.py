@@ -12,7 +12,7 @@ from contrasent.datasets.labeled import Labeled, Triples, inference_triples, que
 from contrasent.errors import DataError, InputError
 from contrasent.evaluate import decisions
 from contrasent.evaluate.compare import compare_reports
-from contrasent.evaluate.decisions import Thresholds, kmeans, pair_classification, v_measure
+from contrasent.evaluate.decisions import Thresholds, kmeans, pair_classification
 from contrasent.metrics import cosine
 from contrasent.stats.bootstrap import draw_counts, item_keys
 
@@ -143,8 +143,6 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
 def test_v_measure_is_the_definition(n, seed):
     random = np.random.default_rng(seed)
     classes, groups = random.integers(0, 3, n).tolist(), random.integers(0, 4, n).tolist()
-    expected = plain_measures.v_measure(classes, groups)
-    assert v_measure(classes, groups) == pytest.approx(expected, abs=1e-5)
     counts = np.concatenate(list(draw_counts([n], 3, seed)))
     for row, found in zip(counts, decisions.v_measures(classes, groups, counts), strict=True):
         items = [i for i in range(n) for _ in range(int(row[i]))]
@@ -161,8 +159,8 @@ def planted(count, seed=0, noise=0.05):
 
 def test_k_means_finds_groups_by_direction():
     labels, vectors = planted(300)
-    scores = [v_measure(labels, kmeans(vectors, 3, (0, i))) for i in range(5)]
-    assert max(scores) == pytest.approx(1.0)
+    starts = [plain_measures.v_measure(labels, kmeans(vectors, 3, (0, i))) for i in range(5)]
+    assert max(starts) == pytest.approx(1.0)
     assert np.array_equal(kmeans(vectors, 3, 4), kmeans(vectors, 3, 4))
     assert set(kmeans(np.ones((6, 2), dtype=np.float32), 3, 0).tolist()) <= {0, 1, 2}
 

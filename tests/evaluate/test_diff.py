@@ -132,8 +132,13 @@ def test_a_monotone_change_of_scores_moves_the_threshold_with_it(seed):
 
 
 def test_bad_input():
-    with pytest.raises(OptionError, match="--sample 3: must be at least 20"):
-        diff_models(model(), model(), TEXTS, sample=3)
+    for options, message in (
+        ({"sample": 3}, "--sample 3: must be at least 20"),
+        ({"seed": -1}, "--seed -1: must be 0 or more"),
+        ({"metric": "cos"}, "metric 'cos': unknown; did you mean 'cosine'"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            diff_models(model(), model(), TEXTS, **options)
     for new, texts, message in (
         (model(), (TEXTS[:19],), "19 different documents are too few"),
         (model(), (TEXTS, []), "0 different queries are too few"),

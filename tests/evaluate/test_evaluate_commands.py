@@ -16,6 +16,7 @@ from contrasent.datasets.sts import score_digest
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 from contrasent.evaluate.suite import SUITES, Options
+from contrasent.postprocess import Glove
 from contrasent.text.corpus import ScoredPairs, open_corpus
 from contrasent.text.heldout import hold_out
 from contrasent.train.fit import fit
@@ -144,8 +145,9 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     for name in ("before", "after", "low", "high", "p", "item_low", "item_p"):
         assert by_metric["spearman"][name] == pytest.approx(row[name])
     assert set(by_metric) == {"spearman", "pearson"}
-    with pytest.raises(OptionError, match="needs a model; rows of reports are compared"):
-        run("compare", tmp_path / "a.json", tmp_path / "b.json", *STS)
+    for given in (STS, ("--pooling", "mean"), ("--data", data)):
+        with pytest.raises(OptionError, match="needs a model; rows of reports are compared"):
+            run("compare", tmp_path / "a.json", tmp_path / "b.json", *given)
     out = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--seed-sd", 0)
     assert "Intervals cover other items, and no spread over seeds" in out
     assert row["low"] <= row["difference"] <= row["high"]
@@ -170,6 +172,18 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     free = TorchEncoder.load(white, normalize=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
+    with pytest.raises(OptionError, match="--dimensions 9999: the vectors have "):
+        run(
+            "postprocess",
+            "whiten",
+            bert,
+            corpus,
+            "-o",
+            tmp_path / "b",
+            *few[:2],
+            "--dimensions",
+            9999,
+        )
     with pytest.raises(OutputError, match="exists; choose another folder or add --overwrite"):
         run("postprocess", "whiten", bert, corpus, "-o", white, "--pooling", "mean", "--quiet")
 
@@ -192,6 +206,7 @@ def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
     (("whiten", "--set", "num_train_epochs=2"), "num_train_epochs': unknown setting of whiten"),
     (("flow", "--dimensions", 2), "--dimensions 2: is for whiten only"),
     (("flow", "--set", "num_train_epochs=0"), "--set 'num_train_epochs=0': is too small"),
+    (("flow", "--set", "learning_rate=-1"), "--set 'learning_rate=-1': is too small"),
     (("flow", "--set", "level=2"), "--set 'level': .*did you mean 'levels'"),
     (("flow", "--sentences", 50), "--sentences 50: .*needs 64"),
 ])  # fmt: skip
@@ -226,6 +241,30 @@ def test_glove_keeps_stop_words_when_asked(data, tmp_path):
     path.write_text("".join(f"{w} {i} {i * i} 1\n" for i, w in enumerate([*WORDS, "the"])))
     with_them, without = (_load(str(path), Loading(), keep)[0] for keep in (True, False))
     assert not np.array_equal(with_them(["the river"]), without(["the river"]))
+
+
+def test_captions_are_encoded_once_and_an_error_keeps_the_reports_before(
+    data, tmp_path, monkeypatch
+):
+    pytest.importorskip("matplotlib")
+    captions = Captions(tuple(texts(250, 3)), tuple(str(n // 5) for n in range(250)))
+    monkeypatch.setattr(labeled, "flickr30k", lambda folder: captions)
+    asked, encode = [], Glove.__call__
+
+    def counted(self, sentences):
+        asked.extend((id(self), sentence) for sentence in sentences)
+        return encode(self, sentences)
+
+    monkeypatch.setattr(Glove, "__call__", counted)
+    good, infinite = tmp_path / "good.txt", tmp_path / "infinite.txt"
+    for file, scale in ((good, 1), (infinite, 3e38)):
+        file.write_text("".join(f"{w} {scale} {scale / (i + 1)}\n" for i, w in enumerate(WORDS)))
+    given = ("--suite", "retrieval", "--form", "raw", "--data", data)
+    written = ("--json-file", tmp_path / "r.json", "--report", tmp_path / "page.html")
+    with pytest.raises(DataError, match="NaN or infinite"):
+        measure(good, infinite, *given, *written)
+    assert len(asked) == len(set(asked))
+    assert json.loads((tmp_path / "r.json").read_text())["model"] == str(good)
 
 
 def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatch):

@@ -113,6 +113,8 @@ def test_bad_judgments_and_cuts_are_errors(queries, relevant, message):
         retrieval(one_hot, queries, ["y1", "y2", "y3"], relevant)
     with pytest.raises(OptionError, match="k"):
         retrieval(one_hot, ["x1"], ["y1"], [0], k=(0,))
+    with pytest.raises(OptionError, match="seed -1: must be 0 or more"):
+        retrieval(one_hot, ["x1"], ["y1"], [0], seed=-1)
 
 
 def letters(sentences):

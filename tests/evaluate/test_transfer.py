@@ -8,7 +8,7 @@ from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import transfer as module
 from contrasent.evaluate.classifier import ClassifierOutcome, SentEval, classify
 from contrasent.evaluate.compare import compare_reports
-from contrasent.evaluate.transfer import TASKS, f1, few_shot, guess_items, make_problem, transfer
+from contrasent.evaluate.transfer import TASKS, few_shot, guess_items, make_problem, transfer
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.stats.bootstrap import item_keys
 
@@ -103,13 +103,6 @@ def test_tasks_that_share_sentences_are_resampled_together(data):
         drawn.append(builder._draws[0])
     assert drawn[0] == pytest.approx(drawn[1], abs=1e-6)
     assert len(np.unique(drawn[0])) > 20
-
-
-def test_f1_is_the_harmonic_mean():
-    # Precision 3 of 4, recall 3 of 5.
-    guesses, labels = np.array([1, 1, 1, 1, 0, 0, 0]), np.array([1, 1, 1, 0, 1, 1, 0])
-    assert f1(guesses, labels) == pytest.approx(2 * 0.75 * 0.6 / 1.35)
-    assert (f1(np.zeros(3), np.ones(3)), f1(np.zeros(3), np.zeros(3))) == (0.0, 0.0)
 
 
 def test_bad_options_data_and_vectors_are_errors(data):

@@ -91,27 +91,22 @@ def test_equal_keys_of_a_pair_in_either_order_and_equal_draws_of_a_seed():
     assert np.array_equal(first, same) and not np.array_equal(first, other)
 
 
-def coverage(items, sizes, law, *, trials, resamples, together):
-    """The share of intervals of the mean over sets that hold the true mean.
+def test_intervals_of_a_mean_over_sets_that_share_items_cover_the_truth():
+    """Small sets, half of whose items are shared; what stands in two has one cosine and score.
 
-    Cosines and gold scores are correlated normal numbers, with a correlation, a mean and a spread
-    of its own for each law; gold is rounded and cut as people's are. What stands in two sets has
-    the same two numbers in both.
-
-    Args:
-        items: of each set, (n,) which distinct item each place holds.
-        sizes: of each set, the sizes of its strata in order.
-        law: (m,) which law each distinct item's numbers follow.
-        together: equal items are resampled together, not each set for itself.
+    Resampled each for itself, the mean's interval is too narrow: the covariance is not seen.
     """
-    random = np.random.default_rng(0)
-    laws = int(law.max()) + 1
-    correlation = random.uniform(0.55, 0.9, laws)[law]
-    middle, spread = random.normal(2.8, 0.7, laws)[law], random.uniform(0.8, 1.5, laws)[law]
-    shift = random.normal(0, 0.4, laws)[law]
+    places = np.arange(240)
+    items = {"a": places[:160], "b": places[80:240], "c": places[np.r_[0:80, 160:240]]}
+    sizes = {"a": [80, 80], "b": [160], "c": [160]}
+    # Correlated normal numbers, of three laws; gold is rounded and cut as people's are.
+    random, law = np.random.default_rng(0), places // 80
+    correlation = random.uniform(0.55, 0.9, 3)[law]
+    middle, spread = random.normal(2.8, 0.7, 3)[law], random.uniform(0.8, 1.5, 3)[law]
+    shift = random.normal(0, 0.4, 3)[law]
 
     def draw(random):
-        shared, own = random.normal(size=(2, len(law)))
+        shared, own = random.normal(size=(2, 240))
         gold = np.clip(np.round(middle + spread * shared, 1), 0, 5)
         return shift + correlation * shared + np.sqrt(1 - correlation**2) * own, gold
 
@@ -121,37 +116,26 @@ def coverage(items, sizes, law, *, trials, resamples, together):
         metrics.spearman(*(np.concatenate([pair[i][own] for pair in drawn]) for i in (0, 1)))
         for own in items.values()
     ])  # fmt: skip
-    random, held = np.random.default_rng((0, 2)), 0
-    keys = item_keys([str(i) for i in range(len(law))])
-    for trial in range(trials):
-        cosines, gold = draw(random)
-        draws = []
-        for number, (name, own) in enumerate(items.items()):
-            stream = (trial,) if together else (trial, number)
-            counts = draw_counts(sizes[name], resamples, stream, keys[own] if together else None)
-            ranked = RankedPairs(cosines[own], gold[own])
-            draws.append(np.concatenate([ranked.spearman(block) for block in counts]))
-        low, high = interval(np.mean(draws, axis=0))
-        held += low <= truth <= high
-    return held / trials
+    keys = item_keys([str(i) for i in places])
 
+    def coverage(together):
+        random, held = np.random.default_rng((0, 2)), 0
+        for trial in range(200):
+            cosines, gold = draw(random)
+            draws = []
+            for number, (name, own) in enumerate(items.items()):
+                stream = (trial,) if together else (trial, number)
+                counts = draw_counts(sizes[name], 150, stream, keys[own] if together else None)
+                ranked = RankedPairs(cosines[own], gold[own])
+                draws.append(np.concatenate([ranked.spearman(block) for block in counts]))
+            low, high = interval(np.mean(draws, axis=0))
+            held += low <= truth <= high
+        return held / 200
 
-def test_intervals_of_a_mean_over_sets_that_share_items_cover_the_truth():
-    """Small sets, half of whose items are shared.
-
-    Resampled each for itself, the mean's interval is too narrow: the covariance is not seen.
-    """
-    places = np.arange(240)
-    items = {"a": places[:160], "b": places[80:240], "c": places[np.r_[0:80, 160:240]]}
-    sizes = {"a": [80, 80], "b": [160], "c": [160]}
-    held = {
-        own: coverage(items, sizes, places // 80, trials=200, resamples=150, together=own)
-        for own in (True, False)
-    }
     # 0.95 give or take twice its own error over 200 trials (0.0154); the covariances of three such
     # sets double the variance of their mean, and 1.96 / sqrt(2) deviations hold 0.834.
-    assert 0.919 <= held[True] <= 0.981
-    assert held[False] < 0.9
+    assert 0.919 <= coverage(True) <= 0.981
+    assert coverage(False) < 0.9
 
 
 def test_intervals_of_few_draws_hold_their_share_and_few_items_have_none():

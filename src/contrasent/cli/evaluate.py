@@ -79,6 +79,7 @@ def evaluate(
     from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.suite import Options, evaluate_model, suite_names
+    from contrasent.evaluate.vectors import Cached
     from contrasent.indexing.searching import evaluate_index
     from contrasent.report import Report, write_reports
 
@@ -135,19 +136,19 @@ def evaluate(
             notes += [line for name, line in reports_of[model].notes.items() if name == "cut"]
         else:
             encode, tokens = _load(model, loading, stop_words)
-            settings = replace(chosen, tokens=tokens)
-            reports = [evaluate_model(encode, suites, settings)] if suites else []
+            settings, cached = replace(chosen, tokens=tokens), Cached(encode)
+            reports = [evaluate_model(cached, suites, settings)] if suites else []
             reports += [measure(encode, resamples) for measure in user_evaluations]
             reports_of[model] = Report.join(reports)
             notes = getattr(encode, "notes", [])
             if report_file is not None:
-                more = _for_page(model, encode, suites, chosen)
+                more = _for_page(model, cached, suites, chosen)
         options.echo(f"{model}\n{reports_of[model].table()}\n")
         for line in notes:
             options.note(line)
         reports_of[model] = replace(reports_of[model], notes={**reports_of[model].notes, **more})
-    if json_file is not None:
-        write_reports(json_file, reports_of)
+        if json_file is not None:  # what an error of the next model does not lose
+            write_reports(json_file, reports_of)
     if report_file is not None:
         from contrasent.evaluate.page import page
         from contrasent.files import write_text

@@ -185,10 +185,10 @@ def postprocess(
     encoder = TorchEncoder.load(
         folder, pooling=loading.pooling, max_seq_length=loading.max_seq_length, normalize=False
     )
-    vectors, fitted = (
-        encoder.encode(texts, batch_size=loading.batch_size),
-        f"{len(texts):,} sentences",
-    )
+    if dimensions is not None and dimensions > encoder.dimension:
+        raise OptionError("--dimensions", dimensions, f"the vectors have {encoder.dimension}")
+    vectors = encoder.encode(texts, batch_size=loading.batch_size)
+    fitted = f"{len(texts):,} sentences"
     if method == "flow":
         from contrasent.encoder.flow import fit, write_flow
 
@@ -220,6 +220,7 @@ def _settings(method: str, given: list[str]) -> Any:
         if name not in known:
             raise OptionError("--set", name, f"unknown setting of {method}", choices=known)
         values[name] = known[name].read(value)
-        if isinstance(values[name], int) and values[name] < (name != "seed"):
+        least = isinstance(values[name], int) and name != "seed"  # 1 of what is counted
+        if not values[name] >= least:
             raise OptionError("--set", f"{name}={value}", "is too small")
     return FlowSettings(**values)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from contrasent.datasets.official import read_lines
+from contrasent.datasets.official import stream_lines
 from contrasent.errors import DataError
 
 Judged = dict[str, tuple[str, dict[str, float]]]
@@ -76,7 +76,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; expected lines of query, document and gain")
     judged: dict[str, dict[str, float]] = {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(stream_lines(path), start=1):
         columns = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
         if not columns or (number == 1 and columns[-1].lower() in ("score", "gain", "relevance")):
             continue
@@ -98,7 +98,7 @@ def read_texts(path: Path) -> dict[str, str]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as in BEIR")
     texts: dict[str, str] = {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(stream_lines(path), start=1):
         if not line.strip():
             continue
         try:

@@ -51,7 +51,10 @@ def _labeled(rows: Sequence[LabeledRow], *, pairs: bool) -> Labeled:
 
 def _read_transfer(task: str, path: Path, file: official.TransferFile) -> list[LabeledRow]:
     # SentEval reads these as Latin-1; copies in UTF-8 are about as well.
-    lines = official.read_lines(path, fallback="latin-1")
+    try:
+        lines = list(official.stream_lines(path))
+    except DataError:
+        lines = list(official.stream_lines(path, "latin-1"))
     if task == "MRPC":
         lines = lines[1:]
     official.check_count(path, len(lines), file.rows, "rows")

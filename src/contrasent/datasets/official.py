@@ -3,17 +3,16 @@
 Digests are over gold scores; sentences come in forms that differ a little, so they are counted.
 """
 
-import gzip
 import os
 import tomllib
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from contrasent.errors import DataError, see
+from contrasent.errors import DataError, InputError, see
+from contrasent.text.sources import Source
 
 VARIABLE = "CONTRASENT_DATA"
 ROOTS = ("SentEval/downstream", "SentEval/data/downstream", "downstream")
@@ -193,30 +192,13 @@ def missing(task: str, place: str, why: str) -> str:
     return f"{task}: not found, and {why}; put the file at {where}{see('no-data-set')}"
 
 
-def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:
-    """The lines of a UTF-8 file without their ends; only a line feed ends a line."""
-    data = path.read_bytes()
+def stream_lines(path: Path, encoding: str = "") -> Iterator[str]:
+    """The lines of a file, which may be compressed, without their ends; UTF-8 by default."""
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if fallback is None:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise DataError(f"{path}:{line}: not UTF-8; convert the file") from error
-        text = data.decode(fallback)
-    lines = text.split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
-def stream_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, which may be compressed, without their ends, one by one."""
-    with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as stream:
-        try:
-            for line in stream:
-                yield line.decode("utf-8").rstrip("\r\n")
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(f"{path}: not UTF-8, or not whole ({error})") from error
+        for _, line in Source(path, ".txt", str(path), encoding=encoding).lines():
+            yield line.rstrip("\r\n")
+    except InputError as error:
+        raise DataError(str(error)) from error
 
 
 def check_count(path: Path, found: int, expected: int, unit: str) -> None:

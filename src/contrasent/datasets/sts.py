@@ -81,7 +81,7 @@ def _read_subset(path: Path, subset: official.Subset) -> ScoredPairs:
     gold = path.with_name(f"STS.gs.{subset.name}.txt")
     if not gold.is_file():
         raise DataError(f"{gold}: missing; put it next to {path.name}")
-    pairs, scores = official.read_lines(path), official.read_lines(gold)
+    pairs, scores = list(official.stream_lines(path)), list(official.stream_lines(gold))
     for file, lines in ((path, pairs), (gold, scores)):
         official.check_count(file, len(lines), subset.lines, "lines")
     rows = []
@@ -100,7 +100,7 @@ def _columns(
     path: Path, *, first: int, second: int, score: int, header: bool = False
 ) -> list[ScoredPair]:
     rows = []
-    for number, line in enumerate(official.read_lines(path), start=1):
+    for number, line in enumerate(official.stream_lines(path), start=1):
         columns = line.split("\t")
         if (header and number == 1) or not line.strip():
             continue

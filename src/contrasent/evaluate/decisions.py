@@ -152,10 +152,11 @@ def clustering(
         vectors, classes = encoded(texts.first), len(np.unique(labels))
         groups = [kmeans(vectors, classes, (seed, i)) for i in range(starts)]
         measures = {str(i): partial(v_measures, labels, group) for i, group in enumerate(groups)}
-        value = float(np.mean([v_measure(labels, group) for group in groups]))
+        pairs = [np.array([group, labels], dtype=float) for group in groups]
+        value = float(np.mean([metrics.item_v_measure(pair)[0] for pair in pairs]))
         drawn = np.mean([*builder.draws(measures, [n], keys).values()], axis=0)
         # Each start is a subset that holds all items: their mean, in which a text counts once.
-        columns = np.array([groups, [labels] * starts], dtype=float).reshape(2, -1)
+        columns = np.concatenate(pairs, axis=1)
         items = Items("v_measure", np.tile(keys, starts), columns, (n,) * starts, "mean")
         builder.add(task, "test", "v_measure", value, n, draws=drawn, items=items)
     return builder.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
@@ -193,13 +194,8 @@ def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integer
     return np.asarray(labels, dtype=np.int64)
 
 
-def v_measure(labels: ArrayLike, groups: ArrayLike) -> float:
-    """Harmonic mean of homogeneity and completeness, in [0, 1]; labels and groups from 0."""
-    return float(v_measures(labels, groups, np.ones((1, len(np.asarray(labels)))))[0])
-
-
 def v_measures(labels: ArrayLike, groups: ArrayLike, counts: ArrayLike) -> Floats:
-    """(b,) V-measure of each resample, by counts (b, n) of the items."""
+    """(b,) V-measure of each resample, by counts (b, n) of the items; both are from 0."""
     classes, clusters = np.asarray(labels), np.asarray(groups)
     shape = (int(classes.max()) + 1, int(clusters.max()) + 1)
     cell = np.zeros((len(classes), shape[0] * shape[1]), dtype=np.float32)

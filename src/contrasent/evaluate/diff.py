@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent import metrics
-from contrasent.errors import DataError, OptionError
+from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.files import render, short
 from contrasent.nearest import nearest
@@ -180,11 +180,14 @@ def diff_models(
         seed: random seed.
 
     Raises:
-        OptionError: ``sample`` is below 20.
+        OptionError: ``sample`` is below 20, ``seed`` below 0, or ``metric`` unknown.
         DataError: fewer than 20 distinct queries or documents, or vectors that are not finite.
     """
     if sample < MIN_ITEMS:
         raise OptionError("--sample", sample, f"must be at least {MIN_ITEMS}, for an interval")
+    if seed < 0:
+        raise OptionError("--seed", seed, "must be 0 or more")
+    check_choice("metric", metric, ("cosine", "dot"))
     first: dict[str, int] = {}
     for row, text in enumerate(documents):
         first.setdefault(text, row)

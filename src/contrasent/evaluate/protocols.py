@@ -80,8 +80,9 @@ def every_protocol(
 ) -> Report:
     """A model's score under each protocol, and on the sets that only some papers use.
 
-    A row "protocol NAME" for each of a protocol's metrics, the rows that it is a mean of, and
-    those of the dev splits, of all of SICK-R, and of German and Spanish.
+    A row "protocol NAME" for each of a protocol's metrics, the rows that it is a mean of but those
+    of :func:`sts` by default, and those of the dev splits, of all of SICK-R, and of German and
+    Spanish.
     """
     for name in names:
         check_choice("--protocol", name, PROTOCOLS)

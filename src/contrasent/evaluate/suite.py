@@ -204,7 +204,7 @@ def evaluate_model(
     """
     chosen = suite_names(suites)
     settings = options or Options()
-    cached = Cached(encode)
+    cached = encode if isinstance(encode, Cached) else Cached(encode)
     began = perf_counter()
     reports = {name: SUITES[name].run(cached, settings) for name in chosen}
     measuring = perf_counter() - began - cached.seconds

@@ -27,6 +27,7 @@ from contrasent.evaluate.classifier import (
     sorted_pairs,
 )
 from contrasent.evaluate.vectors import Cached, ReportBuilder, encode_distinct
+from contrasent.metrics import item_f1
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys, mean_draws
 from contrasent.types import EncodeFn
@@ -143,21 +144,13 @@ def add_outcomes(
     builder.add(task, "test", "accuracy", values.mean(), count, draws=draws, items=items)
     builder.add(task, "dev", "accuracy", float(np.mean([o.dev for o in outcomes])), count)
     if task == "MRPC":
-        columns = [np.stack([o.guesses, labels])[:, tested] for o in outcomes]
-        score = float(np.mean([f1(*pair) for pair in columns]))
+        columns = [(np.stack([o.guesses, labels])[:, tested] == 1).astype(float) for o in outcomes]
+        score = float(np.mean([item_f1(pair)[0] for pair in columns]))
         # F1 over several seeds is not a mean of items.
-        whole = (columns[0] == 1).astype(np.float64)
-        items = Items("f1", tested_keys, whole)
+        items = Items("f1", tested_keys, columns[0])
         builder.add(task, "test", "f1", score, count, items=items if len(outcomes) == 1 else None)
     _add_spread(builder, task, values)
     return values
-
-
-def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Harmonic mean of precision and recall of class 1; 0 where there is no true positive."""
-    hits = int(((guesses == 1) & (labels == 1)).sum())
-    total = int((guesses == 1).sum() + (labels == 1).sum())
-    return 2 * hits / total if total else 0.0
 
 
 def _add_spread(builder: ReportBuilder, task: str, values: Floats) -> None:

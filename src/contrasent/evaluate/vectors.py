@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrasent.errors import DataError
+from contrasent.errors import DataError, OptionError
 from contrasent.metrics import norms
 from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.stats.bootstrap import MIN_ITEMS, RESAMPLES, Keys, Statistics, interval, resampled
@@ -115,6 +115,8 @@ class ReportBuilder:
     """The rows of a report, in order, with intervals from bootstrap resamples."""
 
     def __init__(self, resamples: int = RESAMPLES, seed: int = 0) -> None:
+        if seed < 0:
+            raise OptionError("seed", seed, "must be 0 or more")
         self.resamples, self.seed = resamples, seed
         self.rows: list[Row] = []
         self.items: ItemsByRow = {}
