@@ -57,6 +57,16 @@ def until(condition):
     return found
 
 
+def collection(home, corpus, queries, judged):
+    """A folder in BEIR's layout, of (id, text) or (id, text, title) and a table of judgments."""
+    (home / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        rows = [dict(zip(("_id", "text", "title"), row, strict=False)) for row in rows]
+        (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (home / "qrels" / "test.tsv").write_text(judged)
+    return home
+
+
 @contextmanager
 def mounted(folder, options):
     """A file system of its own, such as a small or a read-only one; chmod does not stop root."""

@@ -1,4 +1,4 @@
-"""A server that answers as the hub does, with the files of one repository."""
+"""Servers of a test's own; one answers as the hub does, with the files of one repository."""
 
 import hashlib
 import json
@@ -8,6 +8,31 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 COMMIT = "c0ffee" * 6 + "c0de"
+
+
+def send(handler, status, headers, content):
+    """Answer a request."""
+    handler.send_response(status)
+    for name, value in {**headers, "Content-Length": str(len(content))}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(content)
+
+
+@contextmanager
+def serving(reply):
+    """The address of a server that answers a request's handler by ``reply``."""
+    known = dict.fromkeys(("do_GET", "do_HEAD", "do_POST"), reply)
+    known["log_message"] = lambda handler, *_: None
+    kind = type("Handler", (BaseHTTPRequestHandler,), known)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 class Hub:
@@ -38,31 +63,12 @@ class Hub:
         digest = hashlib.sha256(content).hexdigest()
         return 200, {"ETag": f'"{digest}"', "X-Repo-Commit": COMMIT}, content
 
-    @contextmanager
     def running(self):
         """The address where it answers."""
-        hub = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def reply(self):
-                status, headers, content = hub.answer(self.path)
-                self.send_response(status)
-                for name, value in {**headers, "Content-Length": str(len(content))}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if self.command == "GET":
-                    hub.asked.append(unquote(urlsplit(self.path).path))
-                    self.wfile.write(content)
+        def reply(handler):
+            if handler.command == "GET":
+                self.asked.append(unquote(urlsplit(handler.path).path))
+            send(handler, *self.answer(handler.path))
 
-            do_GET = do_HEAD = reply
-
-            def log_message(self, *_):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            server.server_close()
+        return serving(reply)

@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +13,7 @@ from commands import printed, run
 from contrasent.errors import DataError, InputError, ModelError, OptionError
 from contrasent.model import remote
 from contrasent.search.index import Index
+from hub_server import send, serving
 from tiny_models import made_sentences
 
 
@@ -39,37 +39,17 @@ class Fake:
 
     @contextmanager
     def running(self):
-        fake = self
+        def reply(handler):
+            size = int(handler.headers.get("Content-Length") or 0)
+            body = json.loads(handler.rfile.read(size) or "null")
+            self.paths.append(handler.path)
+            self.keys.append(handler.headers.get("Authorization"))
+            status, data = self.answer(handler.path, body)
+            headers = {"Retry-After": "0", "Location": "/v1/secret"}
+            send(handler, status, headers, json.dumps(data).encode())
 
-        class Handler(BaseHTTPRequestHandler):
-            def reply(self):
-                size = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(size) or "null")
-                fake.paths.append(self.path)
-                fake.keys.append(self.headers.get("Authorization"))
-                status, data = fake.answer(self.path, body)
-                raw = json.dumps(data).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(raw)))
-                self.send_header("Retry-After", "0")
-                self.send_header("Location", "/v1/secret")
-                self.end_headers()
-                self.wfile.write(raw)
-
-            do_GET = do_POST = reply
-
-            def log_message(self, *_):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+        with serving(reply) as address:
+            yield f"{address}/v1"
 
 
 @pytest.fixture(scope="module")

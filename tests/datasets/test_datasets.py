@@ -232,20 +232,16 @@ def test_official_sizes_are_the_published_sums():
     assert all(len(f"{int(p.revision, 16):040x}") == 40 for p in official.STS_PINS.values())
 
 
-def read_transfer(tmp_path, monkeypatch, task, *files):
-    """A transfer set of stand-in files: (split, path, rows, text), and perhaps their one class."""
-    stated = [official.TransferFile(*one[:3], *one[4:]) for one in files]
-    monkeypatch.setitem(official.TRANSFER_FILES, task, tuple(stated))
-    for _, name, _, text, *_ in files:
-        path = tmp_path / "SentEval" / "downstream" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text)
-    return transfer_set(task, folder=tmp_path)
-
-
 def test_transfer_files_are_read(tmp_path, monkeypatch):
     def read(task, *files):
-        return read_transfer(tmp_path, monkeypatch, task, *files)
+        """Of stand-in files: (split, path, rows, text), and perhaps their one class."""
+        stated = [official.TransferFile(*one[:3], *one[4:]) for one in files]
+        monkeypatch.setitem(official.TRANSFER_FILES, task, tuple(stated))
+        for _, name, _, text, *_ in files:
+            path = tmp_path / "SentEval" / "downstream" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text)
+        return transfer_set(task, folder=tmp_path)
 
     good = ("all", "MR/a.pos", 2, b"well made\nfine\n", 1)
     found = read("MR", good, ("all", "MR/a.neg", 1, b"dull\n", 0))["all"]

@@ -7,6 +7,7 @@ import shutil
 import pytest
 from tools import reference
 
+from commands import collection
 from doc_pages import ROOT
 
 
@@ -78,13 +79,10 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
             (home / name / f"page{n + first}.md").write_text(page, "utf-8")
     asked = [(sentences[n * 12 + 5], f"page{n}.md") for n in range(24)]
     table(home / "asked.csv", ("query", "document"), asked)
-    collection = home / "collection"
-    (collection / "qrels").mkdir(parents=True)
-    for name, texts in (("corpus", sentences[:60]), ("queries", sentences[100:125])):
-        lines = [json.dumps({"_id": f"{name[0]}{n}", "text": t}) for n, t in enumerate(texts)]
-        (collection / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    corpus = [(f"c{n}", text) for n, text in enumerate(sentences[:60])]
+    queries = [(f"q{n}", text) for n, text in enumerate(sentences[100:125])]
     judged = ["query-id\tcorpus-id\tscore", *(f"q{n}\tc{n}\t1" for n in range(25))]
-    (collection / "qrels" / "test.tsv").write_text("\n".join(judged) + "\n", "utf-8")
+    collection(home / "collection", corpus, queries, "\n".join(judged) + "\n")
     return home
 
 

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from commands import run
+from commands import collection, run
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
 from contrasent.datasets import labeled, official
@@ -253,18 +253,18 @@ def test_captions_are_encoded_once_and_an_error_keeps_the_reports_before(
 
     def counted(self, sentences):
         asked.extend((id(self), sentence) for sentence in sentences)
-        return encode(self, sentences)
+        return encode(self, sentences) * (1 if "1" in self.row else np.nan)
 
     monkeypatch.setattr(Glove, "__call__", counted)
-    good, infinite = tmp_path / "good.txt", tmp_path / "infinite.txt"
-    for file, scale in ((good, 1), (infinite, 3e38)):
-        file.write_text("".join(f"{w} {scale} {scale / (i + 1)}\n" for i, w in enumerate(WORDS)))
+    for file, first in (("good", "1"), ("bad", "2")):
+        text = "".join(f"{word} 1 {i}\n" for i, word in enumerate([first, *WORDS]))
+        (tmp_path / file).write_text(text)
     given = ("--suite", "retrieval", "--form", "raw", "--data", data)
     written = ("--json-file", tmp_path / "r.json", "--report", tmp_path / "page.html")
     with pytest.raises(DataError, match="NaN or infinite"):
-        measure(good, infinite, *given, *written)
+        measure(tmp_path / "good", tmp_path / "bad", *given, *written)
     assert len(asked) == len(set(asked))
-    assert json.loads((tmp_path / "r.json").read_text())["model"] == str(good)
+    assert json.loads((tmp_path / "r.json").read_text())["model"] == str(tmp_path / "good")
 
 
 def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatch):
@@ -280,15 +280,10 @@ def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatc
     (tmp_path / "more.tsv").write_text("\n".join(["file\ta\tb", *(f"f\t{r[:-2]}" for r in rows)]))
     chosen = json.loads(run(*arms, "--on", tmp_path / "more.tsv", "--columns", "a,b"))["rows"]
     assert [row["after"] for row in chosen] == [row["after"] for row in held]
-    collection = tmp_path / "asked"
-    (collection / "qrels").mkdir(parents=True)
-    texts = [json.dumps({"_id": str(i), "text": sentences[i]}) for i in range(60)]
-    (collection / "corpus.jsonl").write_text("\n".join(texts))
-    queries = [json.dumps({"_id": f"q{i}", "text": sentences[i + 200]}) for i in range(30)]
-    (collection / "queries.jsonl").write_text("\n".join(queries))
-    judged = [f"q{i}\t{i}\t1" for i in range(30)]
-    (collection / "qrels/test.tsv").write_text("\n".join(["query\tdocument\tscore", *judged]))
-    found = json.loads(run(*arms, "--collection", collection))["rows"]
+    queries = [(f"q{i}", sentences[i + 200]) for i in range(30)]
+    judged = "\n".join(["query\tdocument\tscore", *(f"q{i}\t{i}\t1" for i in range(30))])
+    asked = collection(tmp_path / "asked", enumerate(sentences[:60]), queries, judged)
+    found = json.loads(run(*arms, "--collection", asked))["rows"]
     assert {row["task"] for row in found} == {"asked"}
     with pytest.raises(DataError, match=r"or compare by --form raw, --pairs FILE, --collection"):
         run(*arms)

@@ -1,6 +1,5 @@
 """Ranks against a plain sort, ties against the model; named collections, folders, listings."""
 
-import json
 from itertools import product
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import collection
 from contrasent import metrics
 from contrasent.datasets.labeled import Captions
 from contrasent.errors import DataError, OptionError
@@ -191,20 +191,11 @@ def test_captions_of_a_picture_belong_together(items_give_the_values):
     assert (captions.last(2).texts, len(captions.last(0).texts)) == (("dc", "ff"), 5)
 
 
-def collection(home, corpus, queries, judged):
-    (home / "qrels").mkdir()
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        rows = [dict(zip(("_id", "text", "title"), row, strict=False)) for row in rows]
-        (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (home / "qrels" / "test.tsv").write_text(judged)
-
-
 @pytest.fixture
 def folder(tmp_path):
     corpus = [("d1", "abab", "aa"), ("d2", "cdcd", ""), ("d3", "efef", "")]
     judged = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td3\t1\n"
-    collection(tmp_path, corpus, [("q1", "ab"), ("q2", "ce")], judged)
-    return tmp_path
+    return collection(tmp_path, corpus, [("q1", "ab"), ("q2", "ce")], judged)
 
 
 def test_a_folder_of_judgments_is_measured(folder):

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from commands import collection
 from contrasent.errors import DataError
 from contrasent.evaluate.retrieval import retrieval, search_retrieval
 from contrasent.report import read_reports
@@ -116,14 +117,11 @@ def test_a_document_is_found_by_its_best_passage():
 @pytest.fixture
 def judged_index(bert, run, tmp_path):
     """An index of ten texts, of which words find the answers, and its collection."""
-    home = tmp_path / "judged"
-    (home / "qrels").mkdir(parents=True)
-    texts = [f"the word{n} is here and there" for n in range(10)]
-    for name, lines in (("corpus", texts), ("queries", [f"word{n}" for n in range(10)])):
-        rows = [json.dumps({"_id": f"{name[0]}{n}", "text": text}) for n, text in enumerate(lines)]
-        (home / f"{name}.jsonl").write_text("\n".join(rows), "utf-8")
-    judged = "\n".join(f"q{n}\tc{n}\t1" for n in range(10))
-    (home / "qrels" / "test.tsv").write_text(judged, "utf-8")
+    texts = [(f"c{n}", f"the word{n} is here and there") for n in range(10)]
+    asked, judged = zip(
+        *[((f"q{n}", f"word{n}"), f"q{n}\tc{n}\t1\n") for n in range(10)], strict=True
+    )
+    home = collection(tmp_path / "judged", texts, asked, "".join(judged))
     arguments = ("--column", "text", "--id", "_id", "--pooling", "mean", "--bm25-weight", "0.9")
     run("index", home / "corpus.jsonl", "--model", bert, "-o", "made", *arguments)
     return home

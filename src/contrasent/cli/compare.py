@@ -121,11 +121,7 @@ def _held_out(on: str, columns: str | None, models: dict[str, Path]) -> UserEval
         raise OptionError("--on", on, "needs pairs: two columns of texts that match")
     items = unseen_pairs(models, corpus)
     return lambda encode, number: retrieval(
-        encode,
-        *items,
-        task=Path(on).stem,
-        split="heldout",
-        resamples=number,
+        encode, *items, task=Path(on).stem, split="heldout", resamples=number
     )
 
 

@@ -24,7 +24,7 @@ from contrasent.stats.bootstrap import (
     draw_counts,
     interval,
     item_keys,
-    resampled,
+    mean_draws,
 )
 from contrasent.types import EncodeFn, Vectors, for_task
 
@@ -235,8 +235,7 @@ def _means(
 ) -> tuple[MeanInterval, ...]:
     """The mean over queries of each measure (q,), with its 95 % interval."""
     table = np.stack(list(values.values()), axis=1)
-    means = {"": lambda counts: counts @ table / len(table)}
-    drawn = resampled(means, [len(table)], RESAMPLES, seed, item_keys(queries))[""]
+    drawn = mean_draws(table, RESAMPLES, seed, item_keys(queries))
     # Rounded, as counts are float32.
     ends = [np.clip(interval(draws), 0.0, 1.0).round(6).tolist() for draws in drawn.T]
     of_names = zip(values, table.T, ends, strict=True)

@@ -34,7 +34,6 @@ TIE = 1e-6
 
 MISSING = "relevant documents missing from the corpus"  # the note that counts them
 NEVER = np.iinfo(np.int64).max  # the rank of a document that is not there, or was not found
-DIRECTIONS = ("first", "both")
 CUTS = (1, 5, 10)
 
 Floats = NDArray[np.float64]
@@ -62,6 +61,7 @@ def retrieval(
     relevant: Sequence[Relevant],
     *,
     exclude: Sequence[int] | None = None,
+    missing: int = 0,
     k: Sequence[int] = (1, 10),
     task: str = "heldout",
     split: str = "heldout",
@@ -78,6 +78,8 @@ def retrieval(
             positions, or a mapping from position to gain.
         exclude: for each query, the position of a document to leave out, such as the query itself,
             or -1.
+        missing: how many relevant documents are not there, and so not found; their positions are
+            after all others.
         k: cutoffs of recall; the largest is that of MRR and nDCG.
         task: name of the task in the report.
         split: name of the split in the report.
@@ -92,25 +94,13 @@ def retrieval(
             exist, or vectors are not finite.
         OptionError: a cutoff is below 1.
     """
-    judged = check_relevant(relevant, len(queries), len(documents))
-    how: dict[str, Any] = {"task": task, "split": split, "resamples": resamples, "seed": seed}
-    return _measured(encode, queries, documents, judged, exclude, k=k, **how)
-
-
-def _measured(
-    encode: EncodeFn,
-    queries: Sequence[str],
-    documents: Sequence[str],
-    judged: Sequence[Mapping[int, float]],
-    exclude: Sequence[int] | None,
-    **options: Any,
-) -> Report:
-    """The rows of checked judgments; a position after all documents is of one that is not there."""
+    judged = check_relevant(relevant, len(queries), len(documents) + missing)
     queried, read = encode_search(encode, [queries], [documents])
     keys, excluded = item_keys(queries), [-1] * len(queries) if exclude is None else exclude
     ranking = rank_vectors(queried(queries), read(documents), judged, exclude=excluded)
     context = _context(documents, keys, judged, excluded)
-    return ranking_report(ranking, keys=keys, context=context, **options)
+    how: dict[str, Any] = {"task": task, "split": split, "resamples": resamples, "seed": seed}
+    return ranking_report(ranking, k=k, keys=keys, context=context, **how)
 
 
 def rank_vectors(
@@ -249,7 +239,7 @@ def stsb_retrieval(
         OptionError: a value is unknown.
         DataError: data is missing or not official, or vectors are not finite.
     """
-    check_choice("directions", directions, DIRECTIONS)
+    check_choice("directions", directions, ("first", "both"))
     (pairs,) = sts_pairs("STSB", split=split, form=form, folder=folder)
     encoded = encode_distinct(encode, [pairs.first, pairs.second])
     best = np.flatnonzero(pairs.scores == 5)
@@ -325,11 +315,10 @@ def folder_retrieval(
     path = Path(path)
     found = found or read_collection(path, split=split)
     left_out = sum(position >= 0 for position in found.own)
-    named = {"task": path.absolute().name, "split": split, **options}
+    named: dict[str, Any] = {"task": path.absolute().name, "split": split, **options}
     own = None if own_ids else found.own
-    places = len(found.documents) + found.missing
-    judged = check_relevant(found.relevant, len(found.queries), places)
-    report = _measured(encode, found.queries, found.documents, judged, own, **named)
+    named |= {"exclude": own, "missing": found.missing}
+    report = retrieval(encode, found.queries, found.documents, found.relevant, **named)
     if found.missing:
         report.notes[MISSING] = found.missing
     if left_out and not own_ids:

@@ -157,8 +157,8 @@ def read_data(suites: Sequence[str], options: Options) -> None:
         read = readers.get(name) or partial(labeled.transfer_set, name)
         read(folder=options.folder)
     found = dict[str, Sequence[ScoredPairs]]()
-    for pairs in dict.fromkeys(pairs for suite in suites for pairs in SUITES[suite].pairs(options)):
-        task, split, form = pairs
+    wanted = (pairs for suite in suites for pairs in SUITES[suite].pairs(options))
+    for task, split, form in dict.fromkeys(wanted):
         found[task] = sts_pairs(task, split=split, form=form, folder=options.folder)
     if "sts" in suites:
         check_subsets(found, options.aggregate, options.subsets)

@@ -160,7 +160,7 @@ def mean_draws(
     seed: int | Sequence[int] = 0,
     keys: Keys | None = None,
 ) -> Floats:
-    """(number,) the mean over items in each resample of them; of equal ``keys`` together."""
+    """(number, ...) the mean over items in each resample; those of equal ``keys`` go together."""
     v = np.asarray(values, dtype=np.float64)
     return resampled({"": lambda counts: counts @ v / len(v)}, [len(v)], number, seed, keys)[""]
 
