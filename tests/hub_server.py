@@ -67,8 +67,9 @@ class Hub:
         """The address where it answers."""
 
         def reply(handler):
+            answer = self.answer(handler.path)
             if handler.command == "GET":
                 self.asked.append(unquote(urlsplit(handler.path).path))
-            send(handler, *self.answer(handler.path))
+            send(handler, *answer)
 
         return serving(reply)

@@ -173,17 +173,7 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
     free = TorchEncoder.load(white, normalize=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
     with pytest.raises(OptionError, match="--dimensions 9999: the vectors have "):
-        run(
-            "postprocess",
-            "whiten",
-            bert,
-            corpus,
-            "-o",
-            tmp_path / "b",
-            *few[:2],
-            "--dimensions",
-            9999,
-        )
+        run("postprocess", "whiten", bert, corpus, "-o", tmp_path / "b", *few[:3], 9999)
     with pytest.raises(OutputError, match="exists; choose another folder or add --overwrite"):
         run("postprocess", "whiten", bert, corpus, "-o", white, "--pooling", "mean", "--quiet")
 
