@@ -208,7 +208,7 @@ def test_a_folder_of_judgments_is_measured(folder):
 
 
 def test_a_relevant_document_that_is_not_there_is_not_found(folder, items_give_the_values):
-    """As pytrec_eval counts it; BEIR's ArguAna has five."""
+    """As pytrec_eval counts it; BEIR's ArguAna has some."""
     judged = folder / "qrels" / "test.tsv"
     judged.write_text(f"{judged.read_text()}q2\td9\t2\nq3\tq1\t1\nq3\td8\t0\n")
     with (folder / "queries.jsonl").open("a") as stream:

@@ -33,7 +33,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
     place = {name: i for i, name in enumerate(documents)}
     texts, relevant, own_places = [], [], []
     for query, (text, gains) in read_judged(folder, split=split).items():
-        # As of BEIR's ArguAna, whose judgments name five documents that it does not have.
+        # BEIR's ArguAna has judgments of documents that are not there.
         positive = {place.setdefault(d, len(place)): g for d, g in gains.items() if g > 0}
         if positive:
             texts.append(text)
