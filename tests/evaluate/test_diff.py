@@ -103,17 +103,10 @@ def test_ranks_in_the_other_list():
 
 
 def test_known_vectors_are_not_made_again():
-    requested = []
-
-    def old(texts):
-        requested.extend(texts)
-        return model()(texts)
-
     vectors = model()(TEXTS)
-    found = diff_models(old, model(), TEXTS, old_vectors=vectors, sample=30)
+    found = diff_models(pytest.fail, model(), TEXTS, old_vectors=vectors, sample=30)
     assert found["overlap@100"].value == 1
-    assert set(requested) <= set(TEXTS[:64])  # what speed is measured with
-    shuffled = diff_models(old, model(), TEXTS, old_vectors=vectors[::-1], sample=30)
+    shuffled = diff_models(pytest.fail, model(), TEXTS, old_vectors=vectors[::-1], sample=30)
     assert shuffled["overlap@10"].value < 0.5
 
 
