@@ -84,8 +84,8 @@ def compare(
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
-    measured = ("suite", "task", "split", "form", "data", "pairs", "collection", "on")
-    measured += ("pooling", "max_seq_length", "batch_size")
+    measured: tuple[str, ...] = ("suite", "task", "split", "form", "data", "pairs", "collection")
+    measured += ("on", "pooling", "max_seq_length", "batch_size")
     lacking = dict.fromkeys(() if folders else measured, "a model; rows of reports are compared")
     if "sts" not in suites:
         lacking |= dict.fromkeys(("task", "split"), "--suite sts")
