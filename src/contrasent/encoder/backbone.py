@@ -51,23 +51,12 @@ def _load_backbone(
     attention_dropout: float | None = None,
     bidirectional: bool = False,
 ) -> nn.Module:
-    from transformers import AutoConfig
-
     if not any(folder.glob("*.safetensors")):
         raise ModelError(
             f"{folder}: no safetensors weights; convert pickled weights with "
             f"safetensors.torch.save_file{see('no-model')}"
         )
-    read_config(folder)
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # transformers raises many types here, all about the file
-        raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
-    placed = str(getattr(config, "position_embedding_type", ""))
-    if placed.startswith("relative_key"):  # its distances would count as an unused head's
-        problem = f"position_embedding_type {placed!r} is not computed by transformers 5"
-        raise ModelError(f"{folder / 'config.json'}: {problem}")
+    config = _configuration(folder)
     kind = _text_encoder(config)
     if kind is None:
         raise ModelError(f"{folder}: {config.model_type!r} is not a text encoder")
@@ -102,6 +91,30 @@ def _load_backbone(
             if hasattr(module, "is_causal"):
                 module.is_causal = False
     return model  # type: ignore[no-any-return]
+
+
+def _configuration(folder: Path) -> Any:
+    """What transformers reads in config.json, if it computes that without code of the folder."""
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    stated = read_config(folder)
+    if "auto_map" in stated and stated.get("model_type") not in CONFIG_MAPPING:
+        problem = "needs the publisher's code, which is not run"
+        raise ModelError(f"{folder}: model_type {stated.get('model_type')!r} {problem}")
+    try:
+        with quiet():
+            # By None, the default, transformers asks on standard input whether to run such code.
+            config = AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+    except Exception as error:  # transformers raises many types here, all about the file
+        raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
+    vars(config).pop("auto_map", None)  # the publisher's code, for which its weights are named
+    placed = str(getattr(config, "position_embedding_type", ""))
+    if placed.startswith(("relative_key", "alibi")):  # distances would count as an unused head's
+        problem = f"position_embedding_type {placed!r} is not computed by transformers 5"
+        raise ModelError(f"{folder / 'config.json'}: {problem}")
+    return config
 
 
 def unused_pooler(backbone: nn.Module, own: Iterable[str]) -> dict[str, Tensor]:
