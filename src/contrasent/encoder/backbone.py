@@ -296,10 +296,19 @@ class PooledBackbone(nn.Module):
         return self._pool_block(tokens).clone()
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
+        if len(order := self.turned_alike(tokens.lengths)) > 1:
+            return self._in_order([self._pool_block(tokens.select(rows)) for rows in order], order)
         if self.packs(tokens):
             return self._in_order(*self._pool_packed(tokens))
         order = self.blocks(tokens.lengths)
         return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
+
+    def turned_alike(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Rows (n,) whose rotary positions are the same: Phi-3's long texts turn all of a call."""
+        stated = getattr(self._config, "rope_parameters", None) or {}
+        longrope = stated.get("rope_type") == "longrope"
+        far = lengths > (stated["original_max_position_embeddings"] if longrope else np.inf)
+        return [rows for rows in map(np.flatnonzero, (~far, far)) if len(rows)]
 
     def blocks(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Rows of (n,) tokens each, to pad and compute together."""
