@@ -150,6 +150,16 @@ def test_layers_come_back_in_a_deeper_model(tmp_path, name):
     again = TorchEncoder.load(tmp_path / "m")
     assert again.pooling == name
     assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+    # As sentence-transformers writes them, from a layer on.
+    path = tmp_path / "m" / "1_WeightedLayerPooling"
+    weights = load_file(path / "model.safetensors")["layer_weights"]
+    start = int(weights.nonzero()[0])
+    save_file({"layer_weights": weights[start:].clone()}, path / "model.safetensors")
+    edit(path / "config.json", layer_start=start)
+    assert describe(tmp_path / "m").pooling == name
+    edit(path / "config.json", layer_start="first")
+    with pytest.raises(ModelError, match=r"config\.json: layer_start 'first' is not a layer"):
+        describe(tmp_path / "m")
 
 
 def test_the_length_that_a_bare_encoder_states(folder):
@@ -176,6 +186,10 @@ def test_a_bare_encoder_does_not_say_how_to_pool(bert):
 
 
 REJECTED = {
+    "module of another package": (
+        lambda m: modules(m, ["Transformer", "Pooling"], NEW | {"Transformer": "own.Transformer"}),
+        "modules.json: module 'own.Transformer' is not supported",
+    ),
     "module": (
         lambda m: modules(m, ["Transformer", "LSTM"]),
         r"modules.json: module 'sentence_transformers.models.LSTM' is not supported",
@@ -262,6 +276,8 @@ REJECTED = {
         for key, value in (
             ("processing_kwargs", {"text": {"max_length": 8}}),
             ("tokenizer_args", {"padding_side": "left", "truncation_side": "left"}),
+            ("transformer_task", "fill-mask"),
+            ("query_length", 8),
         )
     },
     "adapter": (
