@@ -22,6 +22,7 @@ Weights = Mapping[str, NDArray[Any]]
 # Tokens whose activations, and scores of attention, that are computed at a time, so that the data
 # stay in the processor's cache.
 GELU_ROWS, CACHED = 64, 1 << 18
+SCORES = 1 << 24  # held at once at most, 64 MB: those of 8,192 tokens and 16 heads would take 4 GB
 SAFE = 60.0  # bound of attention scores whose exponentials are summed directly
 BUCKETS = 4  # least number of distance ranges with a bias in MPNet
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra")
@@ -265,17 +266,21 @@ class NumpyEncoder:
             stop = start + rows * length
             parts = qkv[start:stop].reshape(rows, length, 3, heads, width)
             query, key, value = parts.transpose(2, 0, 3, 1, 4)
-            scores = (query * scale) @ key.transpose(0, 1, 3, 2)
-            if self.relative is not None:
-                scores += self._relative_bias(length)
             # Unless the largest score is subtracted, exponentials overflow from 88 on.
-            if self.relative is not None or _bound(query, key) * scale > SAFE:
-                scores -= scores.max(axis=-1, keepdims=True)
-            np.exp(scores, out=scores)
-            totals = np.einsum("...i->...", scores)[..., None]  # twice as fast as sum
-            mixed = scores @ value
-            mixed /= totals
-            out[start:stop] = mixed.transpose(0, 2, 1, 3).reshape(rows * length, -1)
+            large = self.relative is not None or _bound(query, key) * scale > SAFE
+            into = out[start:stop].reshape(rows, length, heads, width).transpose(0, 2, 1, 3)
+            step = max(1, SCORES // (rows * heads * length))
+            for part in (slice(first, first + step) for first in range(0, length, step)):
+                scores = (query[:, :, part] * scale) @ key.transpose(0, 1, 3, 2)
+                if self.relative is not None:
+                    scores += self._relative_bias(length)[:, part]
+                if large:
+                    scores -= scores.max(axis=-1, keepdims=True)
+                np.exp(scores, out=scores)
+                totals = np.einsum("...i->...", scores)[..., None]  # twice as fast as sum
+                mixed = scores @ value
+                mixed /= totals
+                into[:, :, part] = mixed
         return out
 
     def _relative_bias(self, length: int) -> Vectors:
