@@ -50,7 +50,7 @@ REJECTED = {
     "mismatched shape": (lambda m: config(m, intermediate_size=64),
                          r"the weights do not match config.json: encoder.layer.0.intermediate"
                          r".dense.\w+ has shape \(48.*, expected \(64"),
-    "pickled weights alone": (to_pickle, r"no safetensors weights; convert pickled weights"),
+    "pickled weights alone": (to_pickle, "m: no weights in safetensors; .*bin is pickled"),
     "damaged weights": (cut, "the weights cannot be loaded: Error while deserializing header"),
     "no encoder": (lambda m: config(m, model_type="t5", dropout_rate=0.1), "m.*t5|config.json"),
     "unknown kind": (lambda m: config(m, model_type="nonesuch"), "config.json: .*nonesuch"),

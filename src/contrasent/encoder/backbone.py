@@ -19,7 +19,8 @@ from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.attention import Packing, by_length, cut
 from contrasent.encoder.cached_gradients import recomputed
 from contrasent.encoder.poolers import Pooling
-from contrasent.errors import ModelError, OptionError, brief, see
+from contrasent.encoder.tensors import without_weights
+from contrasent.errors import ModelError, OptionError, brief
 from contrasent.losses.similarity import full
 from contrasent.model.description import read_config
 from contrasent.text.tokens import Tokenizer
@@ -52,10 +53,7 @@ def _load_backbone(
     bidirectional: bool = False,
 ) -> nn.Module:
     if not any(folder.glob("*.safetensors")):
-        raise ModelError(
-            f"{folder}: no safetensors weights; convert pickled weights with "
-            f"safetensors.torch.save_file{see('no-model')}"
-        )
+        raise without_weights(folder)
     config = _configuration(folder)
     kind = _text_encoder(config)
     if kind is None:
