@@ -41,13 +41,12 @@ SIZES: dict[str, tuple[int, int]] = {
 }
 """Keys of an encoder's config.json, with the least and the largest value of each."""
 
-SIDES = ({}, {"padding_side": "left"}, {"padding_side": "right"})
-KWARGS: tuple[tuple[Any, ...], ...] = (
-    *((key, *SIDES) for key in ("processing_kwargs", "processor_kwargs", "tokenizer_args")),
-    ("transformer_task", "feature-extraction"),
-    *((key,) for key in ("query_length", "document_length", "query_expansion")),
-)
-"""Settings of sentence-transformers beside config.json, each with values that change nothing."""
+DECIDING = (
+    "processing_kwargs", "processor_kwargs", "tokenizer_args", "transformer_task", "query_length",
+    "document_length", "query_expansion",
+)  # fmt: skip
+HARMLESS = (None, {}, {"padding_side": "left"}, {"padding_side": "right"}, "feature-extraction")
+"""Values of such settings of sentence-transformers beside config.json that change nothing."""
 
 ORIGIN = "origin.json"
 """License, maker and name of a model from a GGUF file, and of those trained from it."""
@@ -190,8 +189,8 @@ def _stated(transformer: Path) -> dict[str, Any]:
     # Its older versions name the file after the kind of encoder, such as roberta.
     path = min(transformer.glob("sentence_*_config.json"), default=transformer)
     stated = read_object(path)
-    for key, *harmless in KWARGS:
-        if (value := stated.get(key)) not in (None, *harmless):
+    for key in DECIDING:
+        if (value := stated.get(key)) not in HARMLESS:
             problem = f"{key} {value!r} is not supported; removing it changes the vectors"
             raise ModelError(f"{path}: {problem}")
     return stated
