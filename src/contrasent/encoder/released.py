@@ -17,7 +17,7 @@ from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import dense_of
 from contrasent.encoder.tensors import read_tensors, save_tensors, without_weights
 from contrasent.errors import ModelError, OptionError
-from contrasent.files import read_json
+from contrasent.files import read_object
 
 METHODS = ("unsup-simcse", "sup-simcse", "esimcse", "diffcse", "simcse++")
 WEIGHTS = "model.safetensors"
@@ -57,8 +57,8 @@ def import_checkpoint(
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or config.get("model_type") not in ("bert", "roberta"):
+    config = read_object(folder / "config.json", needed=True)
+    if config.get("model_type") not in ("bert", "roberta"):
         raise ModelError(f"{folder / 'config.json'}: is not from a BERT or RoBERTa model")
     if (folder / "modules.json").is_file():
         raise ModelError(f"{folder}: is already a complete model; no import needed")
