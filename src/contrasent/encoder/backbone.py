@@ -36,22 +36,37 @@ MIXED = {"fnet", "convbert", "funnel"}
 
 
 LOADING = threading.RLock()
-"""Held while transformers loads a model, whose first use by several threads at once fails."""
 
 
-def load_backbone(folder: Path, **settings: Any) -> nn.Module:
-    """Load an encoder without pooling layer, in float32; one thread at a time."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence transformers, whose reports become errors here, in the block; one thread at a time.
+
+    Its first use by several at once fails.
+    """
+    from transformers.utils import logging
+
     with LOADING:
-        return _load_backbone(folder, **settings)
+        level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if bar:
+                logging.enable_progress_bar()
 
 
-def _load_backbone(
+@quiet()
+def load_backbone(
     folder: Path,
     *,
     dropout: float | None = None,
     attention_dropout: float | None = None,
     bidirectional: bool = False,
 ) -> nn.Module:
+    """Load an encoder without pooling layer, in float32."""
     if not any(folder.glob("*.safetensors")):
         raise without_weights(folder)
     config = _configuration(folder)
@@ -66,18 +81,17 @@ def _load_backbone(
         config.is_causal = False
     pools = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
     try:
-        with quiet():
-            model, info = kind.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                local_files_only=True,
-                use_safetensors=True,
-                output_loading_info=True,
-                # They are rejected below, with their names.
-                ignore_mismatched_sizes=True,
-                **({"add_pooling_layer": False} if pools else {}),
-            )
+        model, info = kind.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+            # They are rejected below, with their names.
+            ignore_mismatched_sizes=True,
+            **({"add_pooling_layer": False} if pools else {}),
+        )
     except Exception as error:  # and here, about the weights
         raise ModelError(f"{folder}: the weights cannot be loaded: {brief(error)}") from error
     _check_complete(folder, info, set(model.state_dict()))
@@ -100,11 +114,8 @@ def _configuration(folder: Path) -> Any:
         problem = "needs the publisher's code, which is not run"
         raise ModelError(f"{folder}: model_type {stated.get('model_type')!r} {problem}")
     try:
-        with quiet():
-            # By None, the default, transformers asks on standard input whether to run such code.
-            config = AutoConfig.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
+        # By None, the default, transformers asks on standard input whether to run such code.
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises many types here, all about the file
         raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
     vars(config).pop("auto_map", None)  # the publisher's code, for which its weights are named
@@ -192,22 +203,6 @@ def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None
         raise ModelError(
             f"{folder}: {len(extra)} weights are unknown to the model in config.json ({extra[0]})"
         )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence transformers in the block; its reports become errors here."""
-    from transformers.utils import logging
-
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()
 
 
 BUCKET = 8  # padded lengths are multiples of it where shapes are bucketed
