@@ -55,13 +55,8 @@ def dense(folder, activation="torch.nn.modules.activation.Tanh", out=5):
     folder.mkdir()
     weights = {"linear.weight": torch.randn(out, 32), "linear.bias": torch.randn(out)}
     save_file(weights, folder / "model.safetensors")
-    stated = {
-        "in_features": 32,
-        "out_features": out,
-        "bias": True,
-        "activation_function": activation,
-    }
-    write(folder / "config.json", stated)
+    stated = {"in_features": 32, "out_features": out, "bias": True}
+    write(folder / "config.json", stated | {"activation_function": activation})
     return weights
 
 
