@@ -50,16 +50,23 @@ REJECTED = {
     "mismatched shape": (lambda m: config(m, intermediate_size=64),
                          r"the weights do not match config.json: encoder.layer.0.intermediate"
                          r".dense.\w+ has shape \(48.*, expected \(64"),
-    "pickled weights alone": (to_pickle, r"no safetensors weights; convert pickled weights"),
+    "pickled weights alone": (to_pickle, "m: no weights in safetensors; .*bin is pickled"),
     "damaged weights": (cut, "the weights cannot be loaded: Error while deserializing header"),
     "no encoder": (lambda m: config(m, model_type="t5", dropout_rate=0.1), "m.*t5|config.json"),
     "unknown kind": (lambda m: config(m, model_type="nonesuch"), "config.json: .*nonesuch"),
+    "code": (lambda m: config(m, model_type="new", auto_map={"AutoConfig": "configuration.New"}),
+             "m: model_type 'new' needs the publisher's code, which is not run"),
+    "alibi": (lambda m: config(m, position_embedding_type="alibi"), "'alibi' is not computed by"),
     "relative positions": (lambda m: config(m, position_embedding_type="relative_key_query"),
                            r"config.json: position_embedding_type 'relative_key_query' is not"),
     "damaged config": (lambda m: (m / "config.json").write_text("{"),
                        r"config.json: not valid JSON \(Expecting property name"),
     "no tokenizer": (lambda m: [path.unlink() for path in m.glob("tokenizer*")],
                      "contains neither tokenizer.json nor a vocabulary"),
+    "pieces without their library": (
+        lambda m: ((m / "tokenizer.json").rename(m / "spiece.model"),
+                   (m / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')),
+        r"could not be built \(.+\); a \*.model needs sentencepiece"),
     "damaged tokenizer": (lambda m: (m / "tokenizer.json").write_text("{}"),
                           "tokenizer.json: not a readable tokenizer"),
 }  # fmt: skip
@@ -112,11 +119,14 @@ def test_heads_of_pretraining_are_passed_over(bert, tmp_path):
 
 def test_weights_in_half_precision_are_widened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "m")
+    config(folder, auto_map={"AutoModel": "modeling.New"})  # whose weights have other names
     weights(folder, lambda all_: {k: v.half() for k, v in all_.items()})
     encoder = TorchEncoder.load(folder, pooling="mean")
     assert {str(p.dtype) for p in encoder.parameters()} == {"torch.float32"}
     full = TorchEncoder.load(bert, pooling="mean").encode(TEXTS)
     assert encoder.encode(TEXTS) == pytest.approx(full, abs=5e-3)
+    encoder.save(tmp_path / "saved")
+    assert "auto_map" not in (tmp_path / "saved" / "config.json").read_text()
 
 
 def test_an_older_tokenizer_is_converted(bert, tmp_path):

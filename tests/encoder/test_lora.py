@@ -31,9 +31,7 @@ def test_it_is_merged_when_saved(kind, tmp_path):
     assert moved and all(before[k].dim() == 2 and "embed" not in k for k in moved)
     for key in moved:  # of rank 4, and no more
         assert torch.linalg.matrix_rank((after[key] - before[key]).double(), rtol=1e-4) <= 4
-    assert np.abs(
-        run.encoder.encode(TEXTS) - Encoder.load(base, pooling="mean").encode(TEXTS)
-    ).max()
+    assert (run.encoder.encode(TEXTS) != Encoder.load(base, pooling="mean").encode(TEXTS)).any()
     assert json.loads((tmp_path / "m" / "config.json").read_text())["model_type"] == kind
 
 

@@ -2,6 +2,7 @@
 
 import math
 import weakref
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -137,21 +138,14 @@ def test_products_in_bfloat16_are_widened_in_the_backward_too(bert, monkeypatch)
     assert set(sizes) == {torch.float32}
 
 
-class counted:
+@contextmanager
+def counted():
     """Counts the rows of the packed passes of the block, but for the trial of a new encoder."""
-
-    def __enter__(self):
-        self.patch, calls, before = pytest.MonkeyPatch(), [], PooledBackbone._pool_packed
-
-        def pooled(self, tokens):
-            calls.append(len(tokens))
-            return before(self, tokens)
-
-        self.patch.setattr(PooledBackbone, "_pool_packed", pooled)
-        return calls
-
-    def __exit__(self, *error):
-        self.patch.undo()
+    calls, before = [], PooledBackbone._pool_packed
+    pooled = lambda self, tokens: calls.append(len(tokens)) or before(self, tokens)  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PooledBackbone, "_pool_packed", pooled)
+        yield calls
 
 
 @pytest.fixture

@@ -99,24 +99,23 @@ def test_each_pools_a_row_alike_in_torch_and_numpy(name):
     check_in_torch_and_numpy(name)
 
 
-class FirstHalf(Maximum):
-    """The maximum over the first half of the tokens, times a weight that is trained."""
+class Odd(Maximum):
+    """The mean, in which odd tokens count twice, times a weight that is trained."""
 
-    name = "first_half"
+    name = "odd"
 
     def initial(self, size, vocabulary):
         return {"weight": np.linspace(1, 2, size, dtype=np.float32)}
 
     def pool(self, rows, states, kept):
-        first = rows.places < (rows.lengths + 1) // 2
-        return rows.max(states, first) * kept["weight"]
+        return rows.mean(states, rows.real(1 + rows.ids % 2)) * kept["weight"]
 
 
 def test_a_new_pooler_is_one_class(bert, tmp_path, monkeypatch):
-    monkeypatch.setitem(POOLERS, "first_half", FirstHalf)
+    monkeypatch.setitem(POOLERS, "odd", Odd)
     assert modes()["max"] == "max"  # not the new one, which has its mode too
-    check_in_torch_and_numpy("first_half")
-    encoder = TorchEncoder.load(bert, pooling="first_half")
+    check_in_torch_and_numpy("odd")
+    encoder = TorchEncoder.load(bert, pooling="odd")
     encoder(encoder.tokenize(["a map"])[0]).sum().backward()
     assert encoder.pooler.weight.grad.abs().sum() > 0
     with torch.no_grad():
@@ -124,7 +123,7 @@ def test_a_new_pooler_is_one_class(bert, tmp_path, monkeypatch):
     encoder.save(tmp_path / "model")
     models = [model(tmp_path / "model") for model in (TorchEncoder.load, NumpyModel)]
     for model in models:
-        assert (model.pooling, model.identity) == ("first_half", encoder.identity)
+        assert (model.pooling, model.identity) == ("odd", encoder.identity)
         found = model.encode(["a map", "two blue lamps"])
         assert found == pytest.approx(encoder.encode(["a map", "two blue lamps"]), abs=1e-5)
 
@@ -132,10 +131,10 @@ def test_a_new_pooler_is_one_class(bert, tmp_path, monkeypatch):
 @pytest.mark.parametrize("key", ["size", "rule", "load", "training", "a.b"])
 def test_a_name_that_a_module_has_of_its_own_is_refused(monkeypatch, key):
     for dtype in (np.float32, np.int64):
-        monkeypatch.setattr(FirstHalf, "initial", lambda *_, of=dtype: {key: np.ones(6, of)})
-        monkeypatch.setitem(POOLERS, "first_half", FirstHalf)
-        with pytest.raises(ModelError, match=rf"^pooling 'first_half' cannot keep '{key}' \("):
-            Pooling("first_half", CONFIG, TOKENIZER)
+        monkeypatch.setattr(Odd, "initial", lambda *_, of=dtype: {key: np.ones(6, of)})
+        monkeypatch.setitem(POOLERS, "odd", Odd)
+        with pytest.raises(ModelError, match=rf"^pooling 'odd' cannot keep '{key}' \("):
+            Pooling("odd", CONFIG, TOKENIZER)
 
 
 def test_each_has_its_row_on_the_page():

@@ -140,7 +140,7 @@ def test_the_conversion_that_is_named_works(checkpoint, tiny):
 
     import torch
 
-    from contrasent.encoder.released import CONVERT
+    from contrasent.encoder.tensors import CONVERT
 
     folder = checkpoint(TANH, converted=False)
     weights = load_file(folder / "model.safetensors")

@@ -55,13 +55,8 @@ def dense(folder, activation="torch.nn.modules.activation.Tanh", out=5):
     folder.mkdir()
     weights = {"linear.weight": torch.randn(out, 32), "linear.bias": torch.randn(out)}
     save_file(weights, folder / "model.safetensors")
-    stated = {
-        "in_features": 32,
-        "out_features": out,
-        "bias": True,
-        "activation_function": activation,
-    }
-    write(folder / "config.json", stated)
+    stated = {"in_features": 32, "out_features": out, "bias": True}
+    write(folder / "config.json", stated | {"activation_function": activation})
     return weights
 
 
@@ -150,6 +145,16 @@ def test_layers_come_back_in_a_deeper_model(tmp_path, name):
     again = TorchEncoder.load(tmp_path / "m")
     assert again.pooling == name
     assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+    # As sentence-transformers writes them, from a layer on.
+    path = tmp_path / "m" / "1_WeightedLayerPooling"
+    weights = load_file(path / "model.safetensors")["layer_weights"]
+    start = int(weights.nonzero()[0])
+    save_file({"layer_weights": weights[start:].clone()}, path / "model.safetensors")
+    edit(path / "config.json", layer_start=start)
+    assert describe(tmp_path / "m").pooling == name
+    edit(path / "config.json", layer_start="first")
+    with pytest.raises(ModelError, match=r"config\.json: layer_start 'first' is not a layer"):
+        describe(tmp_path / "m")
 
 
 def test_the_length_that_a_bare_encoder_states(folder):
@@ -176,6 +181,10 @@ def test_a_bare_encoder_does_not_say_how_to_pool(bert):
 
 
 REJECTED = {
+    "module of another package": (
+        lambda m: modules(m, ["Transformer", "Pooling"], NEW | {"Transformer": "own.Transformer"}),
+        "modules.json: module 'own.Transformer' is not supported",
+    ),
     "module": (
         lambda m: modules(m, ["Transformer", "LSTM"]),
         r"modules.json: module 'sentence_transformers.models.LSTM' is not supported",
@@ -262,6 +271,8 @@ REJECTED = {
         for key, value in (
             ("processing_kwargs", {"text": {"max_length": 8}}),
             ("tokenizer_args", {"padding_side": "left", "truncation_side": "left"}),
+            ("transformer_task", "fill-mask"),
+            ("query_length", 8),
         )
     },
     "adapter": (

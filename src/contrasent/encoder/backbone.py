@@ -19,7 +19,8 @@ from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.attention import Packing, by_length, cut
 from contrasent.encoder.cached_gradients import recomputed
 from contrasent.encoder.poolers import Pooling
-from contrasent.errors import ModelError, OptionError, brief, see
+from contrasent.encoder.tensors import without_weights
+from contrasent.errors import ModelError, OptionError, brief
 from contrasent.losses.similarity import full
 from contrasent.model.description import read_config
 from contrasent.text.tokens import Tokenizer
@@ -35,39 +36,40 @@ MIXED = {"fnet", "convbert", "funnel"}
 
 
 LOADING = threading.RLock()
-"""Held while transformers loads a model, whose first use by several threads at once fails."""
 
 
-def load_backbone(folder: Path, **settings: Any) -> nn.Module:
-    """Load an encoder without pooling layer, in float32; one thread at a time."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence transformers, whose reports become errors here, in the block; one thread at a time.
+
+    Its first use by several at once fails.
+    """
+    from transformers.utils import logging
+
     with LOADING:
-        return _load_backbone(folder, **settings)
+        level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if bar:
+                logging.enable_progress_bar()
 
 
-def _load_backbone(
+@quiet()
+def load_backbone(
     folder: Path,
     *,
     dropout: float | None = None,
     attention_dropout: float | None = None,
     bidirectional: bool = False,
 ) -> nn.Module:
-    from transformers import AutoConfig
-
+    """Load an encoder without pooling layer, in float32."""
     if not any(folder.glob("*.safetensors")):
-        raise ModelError(
-            f"{folder}: no safetensors weights; convert pickled weights with "
-            f"safetensors.torch.save_file{see('no-model')}"
-        )
-    read_config(folder)
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # transformers raises many types here, all about the file
-        raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
-    placed = str(getattr(config, "position_embedding_type", ""))
-    if placed.startswith("relative_key"):  # its distances would count as an unused head's
-        problem = f"position_embedding_type {placed!r} is not computed by transformers 5"
-        raise ModelError(f"{folder / 'config.json'}: {problem}")
+        raise without_weights(folder)
+    config = _configuration(folder)
     kind = _text_encoder(config)
     if kind is None:
         raise ModelError(f"{folder}: {config.model_type!r} is not a text encoder")
@@ -79,18 +81,17 @@ def _load_backbone(
         config.is_causal = False
     pools = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
     try:
-        with quiet():
-            model, info = kind.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                local_files_only=True,
-                use_safetensors=True,
-                output_loading_info=True,
-                # They are rejected below, with their names.
-                ignore_mismatched_sizes=True,
-                **({"add_pooling_layer": False} if pools else {}),
-            )
+        model, info = kind.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+            # They are rejected below, with their names.
+            ignore_mismatched_sizes=True,
+            **({"add_pooling_layer": False} if pools else {}),
+        )
     except Exception as error:  # and here, about the weights
         raise ModelError(f"{folder}: the weights cannot be loaded: {brief(error)}") from error
     _check_complete(folder, info, set(model.state_dict()))
@@ -102,6 +103,27 @@ def _load_backbone(
             if hasattr(module, "is_causal"):
                 module.is_causal = False
     return model  # type: ignore[no-any-return]
+
+
+def _configuration(folder: Path) -> Any:
+    """What transformers reads in config.json, if it computes that without code of the folder."""
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    stated = read_config(folder)
+    if "auto_map" in stated and stated.get("model_type") not in CONFIG_MAPPING:
+        problem = "needs the publisher's code, which is not run"
+        raise ModelError(f"{folder}: model_type {stated.get('model_type')!r} {problem}")
+    try:
+        # By None, the default, transformers asks on standard input whether to run such code.
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises many types here, all about the file
+        raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
+    vars(config).pop("auto_map", None)  # the publisher's code, for which its weights are named
+    placed = str(getattr(config, "position_embedding_type", ""))
+    if placed.startswith(("relative_key", "alibi")):  # distances would count as an unused head's
+        problem = f"position_embedding_type {placed!r} is not computed by transformers 5"
+        raise ModelError(f"{folder / 'config.json'}: {problem}")
+    return config
 
 
 def unused_pooler(backbone: nn.Module, own: Iterable[str]) -> dict[str, Tensor]:
@@ -181,22 +203,6 @@ def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None
         raise ModelError(
             f"{folder}: {len(extra)} weights are unknown to the model in config.json ({extra[0]})"
         )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence transformers in the block; its reports become errors here."""
-    from transformers.utils import logging
-
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()
 
 
 BUCKET = 8  # padded lengths are multiples of it where shapes are bucketed
@@ -283,10 +289,19 @@ class PooledBackbone(nn.Module):
         return self._pool_block(tokens).clone()
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
+        if len(order := self.turned_alike(tokens.lengths)) > 1:
+            return self._in_order([self._pool_block(tokens.select(rows)) for rows in order], order)
         if self.packs(tokens):
             return self._in_order(*self._pool_packed(tokens))
         order = self.blocks(tokens.lengths)
         return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
+
+    def turned_alike(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Rows (n,) whose rotary positions are the same: Phi-3's long texts turn all of a call."""
+        stated = getattr(self._config, "rope_parameters", None) or {}
+        longrope = stated.get("rope_type") == "longrope"
+        far = lengths > (stated["original_max_position_embeddings"] if longrope else np.inf)
+        return [rows for rows in map(np.flatnonzero, (~far, far)) if len(rows)]
 
     def blocks(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Rows of (n,) tokens each, to pad and compute together."""

@@ -38,6 +38,7 @@ and 0.8; beyond, the weights of the feed-forward part's second product suffer.
 """
 FEWEST = 16
 BATCH_TOKENS = 512
+LARGEST = 2_000_000_000  # bytes of weights that int8 is made of: a message of protobuf holds 2 GB
 
 Inputs = dict[str, NDArray[np.int64]]
 
@@ -187,6 +188,9 @@ def export(
         raise ModelError(
             f"{model}: pooling {encoder.pooling!r} cannot be exported; use the model with torch"
         )
+    if calibration is not None and (size := sum(p.nbytes for p in encoder.parameters())) > LARGEST:
+        problem = f"int8 is made of at most {LARGEST / 1e9:g} GB of weights, not {size / 1e9:.1f}"
+        raise ModelError(f"{model}: {problem}; export it without --int8")
     texts = [*PROBES, "", *(calibration or ())[:64]]
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)  # a probe is too long
     wanted = encoder.encode(texts, batch_size=8)
@@ -212,6 +216,7 @@ def export(
         write_onnx(encoder, graph)
         if calibration is not None:
             written.made.update(quantize(graph, encoder.tokenizer, list(calibration)))
+            graph.with_name(f"{graph.name}.data").unlink(missing_ok=True)  # of a large model
         if engine == "openvino":
             import openvino
 
@@ -219,7 +224,8 @@ def export(
             place = folder / runtime.GRAPHS["openvino"]
             openvino.save_model(read, str(place), compress_to_fp16=False)
             del read  # the file is mapped
-            graph.unlink()
+            for path in folder.glob(f"{graph.name}*"):  # with the data of a large model
+                path.unlink()
         files = sorted(folder.glob(f"{graph.stem}.*"))
         written = replace(written, graph={path.name: digest(path) for path in files})
         runtime.write_export(folder, written)

@@ -4,7 +4,6 @@ The small Glow of the released code, trained by maximum likelihood on vectors wi
 """
 
 import hashlib
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
@@ -17,8 +16,9 @@ from torch import Tensor, nn
 
 from contrasent import progress
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.errors import DataError, ModelError, OptionError
-from contrasent.files import atomic_folder, write_json
+from contrasent.encoder.tensors import read_tensors, save_tensors
+from contrasent.errors import DataError, ModelError, OptionError, brief
+from contrasent.files import atomic_folder, read_object, write_json
 from contrasent.model.base import Encoder
 from contrasent.model.golden import EncoderConfig
 from contrasent.model.opening import FLOW
@@ -242,26 +242,20 @@ class FlowEncoder(Encoder):
 
 def write_flow(target: Path, flow: Flow, save_encoder: Callable[[Path], Any]) -> None:
     """Write flow and model, atomically."""
-    from safetensors.torch import save_file
-
     settings = {"dimension": flow.dimension, **asdict(flow.settings)}
     with atomic_folder(target) as folder:
         save_encoder(folder / ENCODER)
-        save_file({k: v.contiguous() for k, v in flow.state_dict().items()}, folder / WEIGHTS)
+        save_tensors(folder / WEIGHTS, flow.state_dict())
         write_json(folder / FLOW, {"format": 1, "model": ENCODER, **settings})
 
 
 def read_flow(folder: Path) -> tuple[Path, Flow]:
     """The model's folder, and the flow."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     try:
-        stored = json.loads((folder / FLOW).read_text("utf-8"))
+        stored = read_object(folder / FLOW, needed=True)
         known = {f.name for f in fields(FlowSettings)}
         flow = Flow(int(stored["dimension"]), FlowSettings(**{k: stored[k] for k in known}))
-        flow.load_state_dict(load_file(folder / WEIGHTS))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        reason = str(error).split("\n")[0]
-        raise ModelError(f"{folder}: the flow cannot be read ({reason})") from error
+        flow.load_state_dict(read_tensors(folder / WEIGHTS))
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise ModelError(f"{folder}: the flow cannot be read ({brief(error)})") from error
     return folder / ENCODER, flow.eval()

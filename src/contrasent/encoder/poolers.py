@@ -23,16 +23,6 @@ class PaddedRows:
         """For ids (n, t), of which the mask (n, t) is true on real tokens."""
         self.ids, self.mask = ids, mask
 
-    @property
-    def places(self) -> Tensor:
-        """(n, t)."""
-        return self.mask.cumsum(1) - 1
-
-    @property
-    def lengths(self) -> Tensor:
-        """(n, 1)."""
-        return self.mask.sum(1, keepdim=True)
-
     def real(self, values: Tensor) -> Tensor:
         """In float32."""
         return values.float()
@@ -52,11 +42,10 @@ class PaddedRows:
         last = (places * chosen).amax(1)
         return values.gather(1, last[:, None, None].expand(-1, 1, values.shape[-1]))[:, 0]
 
-    def max(self, values: Tensor, among: Tensor | None = None) -> Tensor:
+    def max(self, values: Tensor) -> Tensor:
         """(n, d)."""
-        chosen = self.mask if among is None else among & self.mask
         least = torch.finfo(values.dtype).min
-        return values.masked_fill(~chosen[..., None], least).amax(1)
+        return values.masked_fill(~self.mask[..., None], least).amax(1)
 
     def mean(self, values: Tensor, weights: Tensor | None = None) -> Tensor:
         """(n, d)."""

@@ -15,19 +15,15 @@ from torch import nn
 
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import dense_of
-from contrasent.encoder.tensors import read_tensors, save_tensors
+from contrasent.encoder.tensors import read_tensors, save_tensors, without_weights
 from contrasent.errors import ModelError, OptionError
-from contrasent.files import read_json
+from contrasent.files import read_object
 
 METHODS = ("unsup-simcse", "sup-simcse", "esimcse", "diffcse", "simcse++")
 WEIGHTS = "model.safetensors"
 BODIES = ("bert.", "roberta.", "")
 HEADS = ("mlp.", "pooler.")
 TOKENIZER = ("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json")
-CONVERT = (
-    'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
-    "torch.load('pytorch_model.bin', weights_only=True).items()}, 'model.safetensors')\""
-)
 
 
 def import_checkpoint(
@@ -37,7 +33,9 @@ def import_checkpoint(
     if method is not None and method not in METHODS:
         raise OptionError("--method", method, "is unknown", choices=METHODS)
     config = _config(folder)
-    weights = _weights(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise without_weights(folder)
+    weights = read_tensors(folder / WEIGHTS)
     body = _body(weights, folder)
     detected = _method(weights, folder, method)
     head = _head(weights, folder, detected) if detected == "sup-simcse" else None
@@ -59,26 +57,12 @@ def import_checkpoint(
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or config.get("model_type") not in ("bert", "roberta"):
+    config = read_object(folder / "config.json", needed=True)
+    if config.get("model_type") not in ("bert", "roberta"):
         raise ModelError(f"{folder / 'config.json'}: is not from a BERT or RoBERTa model")
     if (folder / "modules.json").is_file():
         raise ModelError(f"{folder}: is already a complete model; no import needed")
     return {key: value for key, value in config.items() if key != "architectures"}
-
-
-def _weights(folder: Path) -> dict[str, Any]:
-    if (folder / WEIGHTS).is_file():
-        return read_tensors(folder / WEIGHTS)
-    if (folder / "pytorch_model.bin").is_file():
-        raise ModelError(
-            f"{folder / 'pytorch_model.bin'}: is pickled and is not read; if you trust it, "
-            f"convert it with: {CONVERT}"
-        )
-    raise ModelError(
-        f"{folder}: {WEIGHTS} is missing; look for a converted copy among the model's "
-        "pull requests on the hub and give that commit"
-    )
 
 
 def _body(weights: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -11,9 +11,25 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, see
 from contrasent.files import atomic_file
 from contrasent.model.golden import readable
+
+CONVERT = (
+    'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
+    "torch.load('pytorch_model.bin', weights_only=True).items()}, 'model.safetensors', "
+    "{'format': 'pt'})\""
+)
+
+
+def without_weights(folder: Path) -> ModelError:
+    """The error of a folder without safetensors."""
+    remedy = "look for a converted copy among the model's pull requests on the hub and give that "
+    remedy += f"commit{see('no-model')}"
+    if (folder / "pytorch_model.bin").is_file():
+        remedy = "pytorch_model.bin is pickled and is not read; if you trust it, convert it with: "
+        remedy += CONVERT
+    return ModelError(f"{folder}: no weights in safetensors; {remedy}")
 
 
 def save_tensors(

@@ -282,6 +282,7 @@ def _read(name: str) -> nn.Module:
     from transformers import AutoModelForMaskedLM
 
     options = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True}
+    options["trust_remote_code"] = False  # None, the default, would ask whether to run its code
     load = AutoModelForMaskedLM.from_pretrained
     folder = resolve(name)
     try:

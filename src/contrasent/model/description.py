@@ -41,6 +41,13 @@ SIZES: dict[str, tuple[int, int]] = {
 }
 """Keys of an encoder's config.json, with the least and the largest value of each."""
 
+DECIDING = (
+    "processing_kwargs", "processor_kwargs", "tokenizer_args", "transformer_task", "query_length",
+    "document_length", "query_expansion",
+)  # fmt: skip
+HARMLESS = (None, {}, {"padding_side": "left"}, {"padding_side": "right"}, "feature-extraction")
+"""Values of such settings of sentence-transformers beside config.json that change nothing."""
+
 ORIGIN = "origin.json"
 """License, maker and name of a model from a GGUF file, and of those trained from it."""
 
@@ -145,11 +152,12 @@ def describe(folder: Path) -> Description:
     pooling, pooling_folder = None, None
     weights: list[float] | None = None
     for name, path in _modules(folder):
-        kind = name.rsplit(".", 1)[-1]
+        # Those of other packages compute otherwise, also under the same last name.
+        kind = name.rsplit(".", 1)[-1] if name.startswith("sentence_transformers.") else ""
         if kind == "Transformer":
             transformer = path
         elif kind == "WeightedLayerPooling":
-            weights = _layer_weights(path / "model.safetensors")
+            weights = _layer_weights(path)
         elif kind == "Pooling":
             pooling = _pooler(path, weights, prompts)
         elif name.startswith(f"{OWN}."):
@@ -181,9 +189,8 @@ def _stated(transformer: Path) -> dict[str, Any]:
     # Its older versions name the file after the kind of encoder, such as roberta.
     path = min(transformer.glob("sentence_*_config.json"), default=transformer)
     stated = read_object(path)
-    harmless: tuple[Any, ...] = (None, {}, {"padding_side": "left"}, {"padding_side": "right"})
-    for key in ("processing_kwargs", "processor_kwargs", "tokenizer_args"):
-        if (value := stated.get(key)) not in harmless:
+    for key in DECIDING:
+        if (value := stated.get(key)) not in HARMLESS:
             problem = f"{key} {value!r} is not supported; removing it changes the vectors"
             raise ModelError(f"{path}: {problem}")
     return stated
@@ -224,11 +231,14 @@ def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
     return int(length) if length is not None and 0 <= length < 10**9 else None
 
 
-def _layer_weights(path: Path) -> list[float]:
-    weights = read_arrays(path).get("layer_weights")
+def _layer_weights(folder: Path) -> list[float]:
+    weights = read_arrays(folder / "model.safetensors").get("layer_weights")
     if weights is None or weights.ndim != 1:
-        raise ModelError(f"{path}: contains no layer weights")
-    return [float(weight) for weight in weights]
+        raise ModelError(f"{folder}: contains no layer weights")
+    start = read_object(folder / "config.json").get("layer_start", 4)
+    if not is_whole(start, 0, 1000):
+        raise ModelError(f"{folder / 'config.json'}: layer_start {start!r} is not a layer")
+    return [0.0] * start + [float(weight) for weight in weights]
 
 
 def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:

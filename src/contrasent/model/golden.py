@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, deserialize, safe_open
+from safetensors import SafetensorError, safe_open
 
 from contrasent.errors import ModelError
 from contrasent.files import atomic_file, read_object, write_json
@@ -219,19 +219,18 @@ def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read a safetensors file as arrays; bfloat16, which numpy lacks, as float32."""
-    from safetensors.numpy import load_file
-
-    with readable(path):
-        with safe_open(path, framework="numpy") as stored:
-            kinds = {name: stored.get_slice(name).get_dtype() for name in stored.keys()}  # noqa: SIM118
-            if "BF16" not in kinds.values():
-                return load_file(path)
-            arrays = {k: stored.get_tensor(k) for k, kind in kinds.items() if kind != "BF16"}
-        for name, part in deserialize(path.read_bytes()):  # type: ignore[no-untyped-call]
-            if name not in arrays:
-                # The upper half of a float32 has its sign, its exponent and its first bits.
-                bits = np.frombuffer(part["data"], "<u2").astype(np.uint32) << 16
-                arrays[name] = bits.view(np.float32).reshape(part["shape"])
+    with readable(path), safe_open(path, framework="numpy") as stored, path.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        parts, arrays = json.loads(stream.read(size)), {}
+        for name in stored.keys():  # noqa: SIM118
+            if parts[name]["dtype"] != "BF16":
+                arrays[name] = stored.get_tensor(name)
+                continue
+            start, end = parts[name]["data_offsets"]
+            # The upper half of a float32 has its sign, its exponent and its first bits.
+            halves = np.fromfile(path, "<u2", (end - start) // 2, offset=8 + size + start)
+            bits = np.left_shift(halves, 16, dtype=np.uint32)
+            arrays[name] = bits.view(np.float32).reshape(parts[name]["shape"])
         return arrays
 
 

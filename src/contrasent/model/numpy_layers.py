@@ -22,6 +22,7 @@ Weights = Mapping[str, NDArray[Any]]
 # Tokens whose activations, and scores of attention, that are computed at a time, so that the data
 # stay in the processor's cache.
 GELU_ROWS, CACHED = 64, 1 << 18
+SCORES = 1 << 24  # held at once at most, 64 MB: those of 8,192 tokens and 16 heads would take 4 GB
 SAFE = 60.0  # bound of attention scores whose exponentials are summed directly
 BUCKETS = 4  # least number of distance ranges with a bias in MPNet
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra")
@@ -242,9 +243,9 @@ class NumpyEncoder:
             hidden = self.projection(hidden)
         chosen = {layer % (self.layers + 1) for layer in wanted}
         states = {0: hidden} if 0 in chosen else {}
-        runs = _runs(lengths)
+        blocks = list(_blocks(lengths, CACHED // self.heads))
         for number, layer in enumerate(self.stack, start=1):
-            attended = self._attend(layer.qkv(hidden), runs)
+            attended = self._attend(layer.qkv(hidden), blocks)
             mixed = layer.output(attended)
             mixed += hidden
             mixed = layer.attention_norm(mixed)
@@ -255,27 +256,31 @@ class NumpyEncoder:
                 states[number] = hidden
         return [states[layer % (self.layers + 1)] for layer in wanted]
 
-    def _attend(self, qkv: Vectors, runs: list[tuple[int, int, int]]) -> Vectors:
+    def _attend(self, qkv: Vectors, blocks: list[tuple[int, int, int]]) -> Vectors:
         """Softmax attention inside each row."""
         total, heads = len(qkv), self.heads
         width = qkv.shape[1] // 3 // heads
         scale = np.float32(1 / np.sqrt(width))
         out = np.empty((total, heads * width), dtype=np.float32)
-        for start, rows, length in _blocks(runs, CACHED // heads):
+        for start, rows, length in blocks:
             stop = start + rows * length
             parts = qkv[start:stop].reshape(rows, length, 3, heads, width)
             query, key, value = parts.transpose(2, 0, 3, 1, 4)
-            scores = (query * scale) @ key.transpose(0, 1, 3, 2)
-            if self.relative is not None:
-                scores += self._relative_bias(length)
             # Unless the largest score is subtracted, exponentials overflow from 88 on.
-            if self.relative is not None or _bound(query, key) * scale > SAFE:
-                scores -= scores.max(axis=-1, keepdims=True)
-            np.exp(scores, out=scores)
-            totals = np.einsum("...i->...", scores)[..., None]  # twice as fast as sum
-            mixed = scores @ value
-            mixed /= totals
-            out[start:stop] = mixed.transpose(0, 2, 1, 3).reshape(rows * length, -1)
+            large = self.relative is not None or _bound(query, key) * scale > SAFE
+            into = out[start:stop].reshape(rows, length, heads, width).transpose(0, 2, 1, 3)
+            step = max(1, SCORES // (rows * heads * length))
+            for part in (slice(first, first + step) for first in range(0, length, step)):
+                scores = (query[:, :, part] * scale) @ key.transpose(0, 1, 3, 2)
+                if self.relative is not None:
+                    scores += self._relative_bias(length)[:, part]
+                if large:
+                    scores -= scores.max(axis=-1, keepdims=True)
+                np.exp(scores, out=scores)
+                totals = np.einsum("...i->...", scores)[..., None]  # twice as fast as sum
+                mixed = scores @ value
+                mixed /= totals
+                into[:, :, part] = mixed
         return out
 
     def _relative_bias(self, length: int) -> Vectors:
@@ -310,20 +315,15 @@ def _activation(config: Mapping[str, Any]) -> str:
     return str(config.get("hidden_act", config.get("activation", "gelu")))
 
 
-def _runs(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
-    """(first token, rows, length) of neighboring rows of one length."""
+def _blocks(lengths: NDArray[np.int64], room: int) -> Iterator[tuple[int, int, int]]:
+    """(first token, rows, length) of neighbors of one length, with ``room`` scores or one row."""
     edges = np.flatnonzero(np.diff(lengths)) + 1
-    bounds = [0, *edges.tolist(), len(lengths)]
     firsts = np.concatenate([[0], np.cumsum(lengths)])
-    return [(int(firsts[a]), b - a, int(lengths[a])) for a, b in pairwise(bounds)]
-
-
-def _blocks(runs: list[tuple[int, int, int]], room: int) -> Iterator[tuple[int, int, int]]:
-    """Runs, each with at most ``room`` scores of a head, or one row."""
-    for start, rows, length in runs:
+    for first, end in pairwise([0, *edges.tolist(), len(lengths)]):
+        length = int(lengths[first])
         few = max(1, room // length**2)
-        for row in range(0, rows, few):
-            yield start + row * length, min(few, rows - row), length
+        for row in range(first, end, few):
+            yield int(firsts[row]), min(few, end - row), length
 
 
 def _bound(query: Vectors, key: Vectors) -> float:

@@ -33,16 +33,6 @@ class PackedRows:
         self.sizes = tokens.lengths
         self.starts: NDArray[np.int64] = tokens.offsets[:-1] - tokens.offsets[0]
 
-    @property
-    def places(self) -> NDArray[np.int64]:
-        """(T,)."""
-        return np.arange(len(self.ids)) - np.repeat(self.starts, self.sizes)
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """(T,)."""
-        return np.repeat(self.sizes, self.sizes)
-
     def real(self, values: NDArray[np.int64]) -> Vectors:
         """In float32."""
         return np.asarray(values, np.float32)
@@ -62,10 +52,8 @@ class PackedRows:
             last = np.maximum.reduceat(np.where(among, np.arange(len(among)), 0), self.starts)
         return values[last]
 
-    def max(self, values: Vectors, among: NDArray[np.bool_] | None = None) -> Vectors:
+    def max(self, values: Vectors) -> Vectors:
         """(n, d)."""
-        if among is not None:
-            values = np.where(among[:, None], values, np.finfo(np.float32).min)
         return np.asarray(np.maximum.reduceat(values, self.starts, axis=0))
 
     def mean(self, values: Vectors, weights: Vectors | None = None) -> Vectors:

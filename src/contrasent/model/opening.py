@@ -61,13 +61,11 @@ def open_encoder(
         not (is_flow or runtime or more) and by_numpy(folder, pooling, light=light)
     ):
         encoder = NumpyModel(folder, **settings, check=check)
-    elif is_flow:
-        flows = import_extra("contrasent.encoder.flow", "train", f"the flow in {folder}")
-        encoder = flows.FlowEncoder.load(folder, **settings, check=check, **more)
     else:
+        room, kind = ("flow", "FlowEncoder") if is_flow else ("encoder", "TorchEncoder")
         purpose = f"computing {folder} with torch"
-        torch_encoder = import_extra("contrasent.encoder.encoder", "train", purpose)
-        encoder = torch_encoder.TorchEncoder.load(folder, **settings, check=check, **more)
+        module = import_extra(f"contrasent.encoder.{room}", "train", purpose)
+        encoder = getattr(module, kind).load(folder, **settings, check=check, **more)
     if more and encoder.runtime != "torch":
         name, value = next(iter(more.items()))
         raise OptionError(name, value, f"cannot be set with the runtime {encoder.runtime}")

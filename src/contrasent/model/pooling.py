@@ -45,14 +45,6 @@ class Rows(Protocol):
     library: Any  # torch or numpy, for functions that both have by the same name
     ids: Any  # of the tokens
 
-    @property
-    def places(self) -> Any:
-        """The place of each token in its row, from 0."""
-
-    @property
-    def lengths(self) -> Any:
-        """The number of tokens in the row of each token."""
-
     def real(self, values: Any) -> Any:
         """Whole numbers as float32."""
 
@@ -65,7 +57,7 @@ class Rows(Protocol):
     def last(self, values: Any, among: Any = None) -> Any:
         """The values of each row's last token, ``among`` those of which every row has one."""
 
-    def max(self, values: Any, among: Any = None) -> Any:
+    def max(self, values: Any) -> Any:
         """The largest of each row, dimension by dimension."""
 
     def mean(self, values: Any, weights: Any = None) -> Any:

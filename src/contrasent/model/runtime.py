@@ -262,8 +262,6 @@ def check_target(target: Path, overwrite: bool) -> None:
 
 def open_session(engine: str, path: Any, precision: str, *, streams: int) -> Run:
     """Open a graph in a file, or one of OpenVINO that was made in memory."""
-    if isinstance(path, Path):
-        check_session(engine, path)
     return _onnx(path, streams) if engine == "onnx" else _openvino(path, precision, streams)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from contrasent.errors import ModelError, OptionError, import_extra
+from contrasent.errors import ModelError, OptionError, brief, import_extra
 from contrasent.files import read_object, write_object
 from contrasent.progress import check_deadline
 from contrasent.stats.bootstrap import mixed
@@ -108,13 +108,14 @@ class Tokenizer:
         purpose = f"building a tokenizer from the vocabulary in {folder}"
         transformers = import_extra("transformers", "train", purpose)
         try:
-            slow = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            slow = transformers.AutoTokenizer.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=False
+            )
             backend = slow.backend_tokenizer
             names = dict(slow.special_tokens_map)
         except Exception as error:
-            raise ModelError(
-                f"{folder}: tokenizer.json is missing and could not be built"
-            ) from error
+            problem = f"tokenizer.json is missing and could not be built ({brief(error)})"
+            raise ModelError(f"{folder}: {problem}; a *.model needs sentencepiece") from error
         return cls(backend, max_seq_length=max_seq_length, names=names)
 
     def save(self, folder: Path) -> None:
