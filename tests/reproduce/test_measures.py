@@ -209,8 +209,8 @@ def test_a_transform_is_fitted_to_the_sentences_of_each_set_apart(monkeypatch):
     monkeypatch.setattr(run, "scored_pairs", lambda folder, tasks, split, form: [known[tasks[0]]])
     monkeypatch.setattr(run, "_load", lambda job, store, normalize: encode)
     fit = FittedTransform(kind="whitening", corpus="target")
-    options = MEASURES["sts"].complete({})
-    found = run._measured_on_own_sentences(None, Measurement("", "sts", options, fit), None, None)
+    measurement = Measurement("", "sts", MEASURES["sts"].complete({}), fit)
+    found = run._measured_on_own_sentences(None, measurement, fit, None, None)
     for task, pairs in known.items():
         white = whiten(encode([*pairs.first, *pairs.second]))
         cosines = metrics.cosine(white(encode(pairs.first)), white(encode(pairs.second)))

@@ -15,7 +15,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -180,9 +180,16 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
     if job.training is not None:
         needed = not all(MEASURES[one.kind].of_training for one in left)
         record = _trained(job, job.training, store, folder, model=needed)
+
+    @lru_cache(maxsize=1)
+    def encoder(fit: FittedTransform | None, file: str, seed: int) -> EncodeFn:
+        if fit is None:
+            return Cached(_load(job, store))
+        texts = dict.fromkeys(text for row in open_built(file) for text in row)
+        return Cached(_fitted(_load(job, store, normalize=False), fit, seed, list(texts)))
+
     # Measurements of the same vectors follow each other, and encode each sentence once.
     left.sort(key=lambda one: (one.fit is not None, one.text, one.seed))
-    made: tuple[FittedTransform | None, str, int, EncodeFn] | None = None
     reports: list[Report] = []
     failed: UserError | None = None
     for one in left:
@@ -191,12 +198,10 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
             if MEASURES[one.kind].of_training:
                 report = MEASURES[one.kind].run(record, **one.options)
             elif one.fit is not None and one.fit.corpus == TARGET:
-                report = _measured_on_own_sentences(job, one, store, folder)
+                report = _measured_on_own_sentences(job, one, one.fit, store, folder)
             else:
-                how = one.fit, one.text, one.seed if one.fit else 0
-                if made is None or made[:3] != how:
-                    made = *how, Cached(_encoder(job, one, store))
-                report = MEASURES[one.kind].run(made[3], folder=folder, **one.options)
+                encode = encoder(one.fit, one.text, one.seed if one.fit else 0)
+                report = MEASURES[one.kind].run(encode, folder=folder, **one.options)
         except OutputError:
             raise
         except UserError as error:
@@ -237,15 +242,8 @@ def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> Enc
     return partial(encoder.encode, batch_size=CALL)
 
 
-def _encoder(job: Job, one: Measurement, store: ResultStore) -> EncodeFn:
-    if one.fit is None:
-        return _load(job, store)
-    texts = dict.fromkeys(text for row in open_built(one.text) for text in row)
-    return _fitted(_load(job, store, normalize=False), one, list(texts))
-
-
 def _measured_on_own_sentences(
-    job: Job, one: Measurement, store: ResultStore, folder: Path | None
+    job: Job, one: Measurement, fit: FittedTransform, store: ResultStore, folder: Path | None
 ) -> Report:
     """STS of vectors that are transformed as fitted to each task's own sentences."""
     encode = _load(job, store, normalize=False)
@@ -255,7 +253,7 @@ def _measured_on_own_sentences(
     for task in tasks:
         every = scored_pairs(folder, tasks=(task,), split="all", form=form)
         texts = dict.fromkeys(s for p in every for side in (p.first, p.second) for s in side)
-        encoded = Cached(_fitted(encode, one, list(texts)))
+        encoded = Cached(_fitted(encode, fit, one.seed, list(texts)))
         parts = scored_pairs(folder, tasks=(task,), split=split, form=form)
         check_subsets({task: parts}, aggregates, options["subsets"])
         add_correlations(builder, task, split, parts, encoded, aggregates, options["subsets"])
@@ -265,16 +263,15 @@ def _measured_on_own_sentences(
     return builder.report({"fitted": "to each task"})
 
 
-def _fitted(encode: EncodeFn, one: Measurement, texts: list[str]) -> EncodeFn:
+def _fitted(encode: EncodeFn, fit: FittedTransform, seed: int, texts: list[str]) -> EncodeFn:
     from contrasent.encoder import flow
     from contrasent.postprocess import whiten
 
-    assert one.fit is not None
     transform: Callable[[Vectors], Vectors]
-    if one.fit.kind == "whitening":
+    if fit.kind == "whitening":
         transform = whiten(encode(texts))
     else:
-        transform = flow.fit(encode(texts), flow.FlowSettings(seed=one.seed)).transform
+        transform = flow.fit(encode(texts), flow.FlowSettings(seed=seed)).transform
     return lambda sentences: transform(encode(sentences))
 
 
