@@ -56,8 +56,7 @@ MIN_COUNT = 2
 PREFIX = "##"
 IGNORED = -100
 WATCHED = 256  # sentences whose attention the log shows
-SHOWN = ("loss", "largest", "entropy", "tokens_per_second")
-ATTENTION = "bounded"  # name of our attention function in transformers
+SHOWN = ("loss", "entropy", "tokens_per_second")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +72,6 @@ class Recipe:
         learning_rate: of AdamW; matrices of the layers step at 13.3 times that.
         mask_ratio: of all tokens; 15 %, as BERT has it, learns less from the same time.
         queries_keys: their matrices are updated by "muon" or by "adamw".
-        qk_clip: bound on the logits of attention, 0 for none (:func:`clip_queries_and_keys`).
         precision: of the forward pass.
         checkpoint: seconds between two.
         log: steps between two lines of the log.
@@ -92,7 +90,6 @@ class Recipe:
     attention_dropout: Probability = 0.1
     mask_ratio: Share = 0.3
     queries_keys: Literal["muon", "adamw"] = "muon"
-    qk_clip: Weight = 0.0
     precision: Literal["bf16", "fp32"] = "bf16"
     checkpoint: Weight = 120.0
     log: Count = 100
@@ -155,53 +152,9 @@ def orthogonal(matrices: Tensor) -> Tensor:
     return wide.mT if tall else wide
 
 
-def bounded_attention(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor,
-    *,
-    scaling: float,
-    dropout: float = 0.0,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """Attention by torch's kernel, and each head's largest logit in ``module.highest``.
-
-    The kernel does not give its logits. We compute them again, without a gradient: at rows of 128
-    tokens they are 6 % of the operations of a forward pass, so every step has its exact maximum.
-    """
-    with torch.no_grad():
-        logits = (query.detach() @ key.detach().mT).float() * scaling
-        module.highest.copy_(logits.masked_fill(~mask, -math.inf).amax((0, 2, 3)))
-    states = nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling
-    )
-    return states.transpose(1, 2).contiguous(), None
-
-
 def attentions(model: Any) -> list[Any]:
     """The self-attention of each layer."""
     return [layer.attention.self for layer in model.base_model.encoder.layer]
-
-
-@torch.no_grad()
-def clip_queries_and_keys(model: nn.Module, most: float) -> Tensor:
-    """Scale the queries and keys of heads whose logits passed ``most``; how many, as a tensor.
-
-    QK-clip of MuonClip (Kimi K2: Moonshot AI, 2025, section 2.1): both weights and both biases are
-    multiplied by sqrt(most / highest), so that the logits of the last batch come down to ``most``
-    and the model stays a plain BERT. There is no wait for the GPU.
-    """
-    clipped = []
-    for one in attentions(model):
-        factor = (most / one.highest.clamp_min(most)).sqrt()
-        clipped.append((factor < 1).sum())
-        rows = factor.repeat_interleave(one.attention_head_size)
-        for part in (one.query, one.key):
-            part.weight.mul_(rows[:, None])
-            part.bias.mul_(rows)
-    return torch.stack(clipped).sum()
 
 
 @dataclass(frozen=True)
@@ -406,22 +359,18 @@ def write_start(
 
 
 def load_start(start: Path, recipe: Recipe) -> nn.Module:
-    """The model around the weights of :func:`write_start`, with our attention."""
-    from transformers import AttentionInterface, BertForMaskedLM
+    """The model around the weights of :func:`write_start`."""
+    from transformers import BertForMaskedLM
 
-    AttentionInterface.register(ATTENTION, bounded_attention)
     with quiet():
         model: Any = BertForMaskedLM.from_pretrained(
             start,
             dtype=torch.float32,
             local_files_only=True,
-            attn_implementation=ATTENTION,
+            attn_implementation="sdpa",
             hidden_dropout_prob=recipe.dropout,
             attention_probs_dropout_prob=recipe.attention_dropout,
         )
-    for one in attentions(model):
-        highest = torch.zeros(one.num_attention_heads)
-        one.register_buffer("highest", highest, persistent=False)
     return cast(nn.Module, model.train())
 
 
@@ -456,7 +405,6 @@ class Log:
         self.path, self.recipe = path, recipe
         self.lines: list[dict[str, Any]] = []
         self.loss = torch.zeros((), device=device)
-        self.clipped = torch.zeros((), dtype=torch.long, device=device)
         self.since, self.marked = 0, time.monotonic()
 
     def write(self, step: int, seconds: float, rate: float, model: nn.Module, watched: Any) -> None:
@@ -472,14 +420,12 @@ class Log:
             "loss": round(loss, 4),
             "learning_rate": rate,
             "tokens_per_second": round(steps * self.recipe.batch_size * self.recipe.width / spent),
-            "clipped": round(int(self.clipped) / steps, 2),
-            **attention_line(model, watched),
+            "entropy": entropy_of(model, watched),
         }
         self.lines.append(line)
         with atomic_file(self.path) as stream:
             stream.writelines(json.dumps(one) + "\n" for one in self.lines)
         self.loss.zero_()
-        self.clipped.zero_()
         self.since, self.marked = step, time.monotonic()
 
 
@@ -524,8 +470,6 @@ def train(
             loss.backward()  # type: ignore[no-untyped-call]
             log.loss += loss.detach()
             optimizer.step()
-            if recipe.qk_clip:
-                log.clipped += clip_queries_and_keys(model, recipe.qk_clip)
             step += 1
             seconds = before + time.monotonic() - began
             done = share(step, seconds)
@@ -555,20 +499,14 @@ def watched_sentences(rows: NDArray[Any], masking: Masking, longest: int) -> lis
     return [ids.masked_fill(~mask, masking.pad), mask]
 
 
-def attention_line(model: Any, watched: list[Tensor]) -> dict[str, list[float]]:
-    """Of each layer the largest logit of its heads and the entropy in nats."""
-    largest = torch.stack([one.highest.amax() for one in attentions(model)]).tolist()
+def entropy_of(model: Any, watched: list[Tensor]) -> list[float]:
+    """The entropy of each layer's attention in nats."""
     found = measured(model.base_model, iter([(watched[0], watched[1])]))
-    entropy = [] if found is None else found.entropy.mean(1).tolist()
-    return {
-        "largest": [round(value, 2) for value in largest],
-        "entropy": [round(value, 3) for value in entropy],
-    }
+    return [] if found is None else [round(x, 3) for x in found.entropy.mean(1).tolist()]
 
 
 def save_model(model: Any, tokenizer: Tokenizer, folder: Path) -> None:
     """Write encoder, masked-LM head, in float16, and vocabulary into a folder that exists."""
-    model.set_attn_implementation("sdpa")
     with quiet():
         model.to(torch.float16).save_pretrained(folder, safe_serialization=True)
     config = read_object(folder / "config.json")

@@ -206,25 +206,13 @@ def cached(case: Case, gate: Gate) -> None:
     _ours(case, gate, chunk=case.chunk)
 
 
-def wait_at_steps(gate: Gate) -> None:
-    """Let every step of our own loop wait for its turn."""
-    from contrasent.train.step import StepRunner
-
-    take = StepRunner.take
-
-    def taking(self: StepRunner, step: int) -> Any:
-        gate()
-        return take(self, step)
-
-    StepRunner.take = taking  # type: ignore[method-assign]
-
-
 def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> None:
     from contrasent.encoder.encoder import TorchEncoder
     from contrasent.objectives.simcse import SimCSE
     from contrasent.objectives.simcse_supervised import SupervisedSimCSE
     from contrasent.train.fit import fit
     from contrasent.train.settings import Settings
+    from contrasent.train.step import StepRunner
 
     steps = case.steps + WARM
     encoder = TorchEncoder.load(
@@ -233,7 +221,13 @@ def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> Non
         dropout=0.1,
         attention_dropout=0.1,
     )
-    wait_at_steps(gate)
+    take = StepRunner.take
+
+    def taking(self: StepRunner, step: int) -> Any:
+        gate()
+        return take(self, step)
+
+    StepRunner.take = taking  # type: ignore[method-assign]
     settings = Settings(
         batch_size=case.batch,
         max_seq_length=case.tokens,
@@ -251,11 +245,18 @@ def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> Non
 
 def theirs(case: Case, gate: Gate) -> None:
     """Train by SentenceTransformerTrainer."""
-    from sentence_transformers import SentenceTransformer, models  # type: ignore[attr-defined]
+    from datasets import Dataset
+    from sentence_transformers import (  # type: ignore[attr-defined]
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+        models,
+    )
     from sentence_transformers.losses import (
         CachedMultipleNegativesRankingLoss,
         MultipleNegativesRankingLoss,
     )
+    from transformers import TrainerCallback
 
     if case.encoder == "MiniLM":
         model = SentenceTransformer(base(case), device="cpu")
@@ -274,21 +275,6 @@ def theirs(case: Case, gate: Gate) -> None:
         else MultipleNegativesRankingLoss(model, scale=20.0)
     )
 
-    how = {"per_device_train_batch_size": case.batch, "max_steps": steps + 1}
-    train_theirs(model, loss, anchors, positives, gate, learning_rate=3e-5, **how)
-
-
-def train_theirs(
-    model: Any, loss: Any, anchors: list[str], positives: list[str], gate: Gate, **how: Any
-) -> None:
-    """Train by SentenceTransformerTrainer, every step in its turn; ``how``: its arguments."""
-    from datasets import Dataset
-    from sentence_transformers import (
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
-    from transformers import TrainerCallback
-
     class Turn(TrainerCallback):
         def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
             gate()
@@ -302,7 +288,9 @@ def train_theirs(
             logging_strategy="no",
             dataloader_num_workers=0,
             use_cpu=True,
-            **how,
+            per_device_train_batch_size=case.batch,
+            max_steps=steps + 1,
+            learning_rate=3e-5,
         )
         SentenceTransformerTrainer(
             model=model,
@@ -314,23 +302,15 @@ def train_theirs(
 
 
 class Side:
-    """One side's process: ``module`` is what it runs, ``environment`` is added to ours."""
+    """One side's process."""
 
-    def __init__(
-        self,
-        side: str,
-        case: Case,
-        threads: int,
-        clock: str,
-        module: str = "benchmarks.training",
-        environment: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, side: str, case: Case, threads: int, clock: str) -> None:
         told = json.dumps({"side": side, "case": asdict(case), "clock": clock})
         self.name = f"{case.title}: {side}"
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, "--run", told],
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)} | (environment or {}),
+            [sys.executable, "-m", "benchmarks.training", "--run", told],
+            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -13,7 +13,8 @@ from contrasent import metrics
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating
-from contrasent.report import Items, Report, Row
+from contrasent.postprocess import whiten
+from contrasent.report import Report, Row
 from contrasent.reproduce import corpora, measures, run
 from contrasent.reproduce.corpora import open_built, read_corpora
 from contrasent.reproduce.figures import draw, figure_data
@@ -21,7 +22,7 @@ from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import Job, Measurement
 from contrasent.reproduce.store import ResultStore
 from contrasent.reproduce.table_verdicts import SeedScores
-from contrasent.reproduce.tables import ItemFolder
+from contrasent.reproduce.tables import FittedTransform, ItemFolder
 from contrasent.text.corpus import ScoredPairs
 
 CORPORA = read_corpora()
@@ -185,43 +186,40 @@ def test_the_similarity_of_a_query():
         return np.array([known[t] for t in texts], dtype=np.float32)
 
     options = {"query": "a", "texts": ("b", "c")}
-    found = measures.measure(encode, "pair_similarity", options, None)
+    found = MEASURES["pair_similarity"].run(encode, folder=None, **options)
     assert [r.task for r in found] == ["1", "2"]
     assert [r.value for r in found] == pytest.approx([0.0, 0.5**0.5])
 
 
-def test_the_mean_of_seven_sets_that_were_measured_apart():
-    """Its interval is that of a bootstrap of distinct pairs, of which most stand in two sets."""
-    random = np.random.default_rng(5)
-    gold = random.normal(size=600)
-    scores = gold + random.normal(size=(7, 600)) + random.normal(size=600)
-    places = [np.arange(75 * i, 75 * i + 150) for i in range(7)]  # each overlaps its neighbors
-    rows, items = [], {}
-    for task, own, place in zip(STS_TASKS, scores, places, strict=True):
-        for metric, statistic in (("spearman", metrics.spearman), ("pearson", metrics.pearson)):
-            rows.append(Row(task, "test", metric, "all", statistic(own[place], gold[place]), 150))
-            columns = np.stack([own[place], gold[place]])
-            items[rows[-1].key] = Items(metric, place.astype(np.uint64), columns)
-    report = Report((*rows, Row("length", "", "cosine", "", 0.5, 1)), {"form": "raw"}, items)
-    options = {"tasks": STS_TASKS, "split": "test", "aggregate": ("all",)}
-    found = run.with_sts7_mean(report, options)
-    assert (found.rows[:15], found.notes) == (report.rows, report.notes)
-    spearman, pearson = found.rows[15:]
-    assert (spearman.task, spearman.metric, pearson.metric) == ("STS7", "spearman", "pearson")
-    assert spearman.value == pytest.approx(np.mean([r.value for r in rows[::2]]))
-    assert spearman.count == 7 * 150
-    assert found.items[spearman.key] == tuple((t, "test", "spearman", "all") for t in STS_TASKS)
-    drawn = []
-    for _ in range(1000):
-        counts = np.bincount(random.integers(0, 600, 600), minlength=600)
-        chosen = [np.repeat(place, counts[place]) for place in places]
-        pairs = zip(scores, chosen, strict=True)
-        drawn.append(np.mean([metrics.pearson(own[c], gold[c]) for own, c in pairs]))
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    assert pearson.high - pearson.low == pytest.approx(high - low, rel=0.1)
-    assert pearson.low == pytest.approx(low, abs=0.15 * (high - low))
-    # Six sets have no mean of seven.
-    assert run.with_sts7_mean(report, {**options, "tasks": STS_TASKS[:6]}) == report
+def test_a_transform_is_fitted_to_the_sentences_of_each_set_apart(monkeypatch):
+    random, known = np.random.default_rng(5), {}
+    for task in STS_TASKS:
+        left, right = ([f"{task} {side} {i}" for i in range(40)] for side in "ab")
+        known[task] = ScoredPairs(task, tuple(left), tuple(right), random.normal(size=40))
+    vectors = {
+        s: random.normal(size=3)
+        for p in known.values()
+        for side in (p.first, p.second)
+        for s in side
+    }
+
+    def encode(texts):
+        return np.array([vectors[text] for text in texts], np.float32)
+
+    monkeypatch.setattr(run, "scored_pairs", lambda folder, tasks, split, form: [known[tasks[0]]])
+    monkeypatch.setattr(run, "_load", lambda job, store, normalize: encode)
+    fit = FittedTransform(kind="whitening", corpus="target")
+    measurement = Measurement("", "sts", MEASURES["sts"].complete({}), fit)
+    found = run._measured_on_own_sentences(None, measurement, fit, None, None)
+    for task, pairs in known.items():
+        white = whiten(encode([*pairs.first, *pairs.second]))
+        cosines = metrics.cosine(white(encode(pairs.first)), white(encode(pairs.second)))
+        value = found.one(task=task, metric="spearman").value
+        assert value == pytest.approx(metrics.spearman(cosines, pairs.scores))
+    mean = found.one(task="STS7", metric="spearman")
+    of_sets = [found.one(task=task, metric="spearman").value for task in STS_TASKS]
+    assert (mean.value, mean.count) == (pytest.approx(np.mean(of_sets)), 7 * 40)
+    assert mean.low < mean.value < mean.high
 
 
 def test_mean_cosine_by_rating():
@@ -341,7 +339,7 @@ def test_the_geometry_of_models_is_drawn_wherever_an_item_measures_it():
     for item in ItemFolder().all(settings=False):
         if item.figure in ("plane", "spectrum", "densities"):
             reports = {
-                (row.name, name): {"0": Report((Row("STSB", "test", kind, "", 0.5, 9),))}
+                (row.name, name): {0: Report((Row("STSB", "test", kind, "", 0.5, 9),))}
                 for row in item.rows
                 for name, (kind, _) in item.evaluations.items()
             }

@@ -43,13 +43,6 @@ def test_what_is_stored_names_no_folder_of_a_machine():
     assert [path for path in stored if of_machines.search(path.read_bytes())] == []
 
 
-@pytest.mark.slow
-def test_few_statements_of_the_stored_results_are_open(larger):
-    claims = (claim for item in larger["items"] for claim in item["claims"])
-    said = Counter(claim["verdict"]["word"] for claim in claims)
-    assert said[OPEN] <= (sum(said.values()) - said[ABSENT]) / 5
-
-
 def test_no_name_in_a_csv_is_a_formula(found):
     made = copy.deepcopy(found)
     row = next(row for item in made["items"] for row in item["rows"] if row["cells"])

@@ -60,7 +60,7 @@ expected = { made = 2.0 }
 name = "whitened"
 encoder = "@base"
 pooling = "mean"
-postprocess = { kind = "whitening", corpus = "wiki", dimensions = 8 }
+postprocess = { kind = "whitening", corpus = "wiki" }
 expected = { made = 5.0 }
 
 [[rows]]

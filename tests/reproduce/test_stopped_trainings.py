@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from contrasent.errors import InputError, OutputError
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.plan import Job, Measurement, WorkPlan
 from contrasent.reproduce.run import do, run, train
@@ -90,3 +91,21 @@ def test_what_a_kill_leaves_of_a_measured_model_is_no_model_and_is_removed(
     (left / "modules.json").unlink()
     assert run(WorkPlan([job], {}), store, None) == (0, 0)
     assert not left.exists()
+
+
+def test_a_full_disk_ends_the_queue_and_a_damaged_result_is_named(tmp_path, monkeypatch):
+    """A job that cannot be written is not impossible: it would be left out, and the next begun."""
+    job = Job("one", "encoder", "base", measurements={"unit": Measurement("unit", "sts", {})})
+    store = ResultStore(tmp_path)
+
+    def full(*given):
+        raise OutputError("no space left")
+
+    monkeypatch.setattr("contrasent.reproduce.run.do", full)
+    with pytest.raises(OutputError, match="no space"):
+        run(WorkPlan([job], {}), store, None)
+    assert store.read("skipped", "one") is None
+    store.write("units", "unit", {"report": {}})
+    store.path("units", "unit").write_text('{"repo')
+    with pytest.raises(InputError, match=r"unit\.json: damaged"):
+        store.read("units", "unit")

@@ -13,7 +13,6 @@ from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.reproduce.plan import Planner
-    from contrasent.reproduce.store import Json
     from contrasent.reproduce.tables import Item, ItemFolder, ScaleName
 
 RESULTS = Path("reproduction")
@@ -71,6 +70,7 @@ def reproduce(
     """
     for name in ("contrasent.model.base", "contrasent.train.prepare"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    from contrasent.files import write_text
     from contrasent.reproduce.tables import SCALES, ItemFolder
 
     folder = ItemFolder(own) if own else ItemFolder()
@@ -83,7 +83,7 @@ def reproduce(
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
     most = options.parse_budget(budget) if budget is not None else None
-    _check_targets([*(report or []), *filter(None, [json_file])], report or [], figures)
+    files = _checked_targets(report or (), json_file, figures)
     chosen: ScaleName | None = scale
     stored = stored and _results_in(stored)
     if stored is None:
@@ -109,43 +109,36 @@ def reproduce(
     for path in row or ():
         add_row(contents, wanted, path)
     options.echo(text(contents))
-    for path in _written(contents, report or [], figures, json_file):
+    for path, form in files.items():
+        write_text(path, form(contents))
+    if figures is not None:
+        from contrasent.reproduce.figures import write_figures
+
+        files |= dict.fromkeys(write_figures(figures, contents))
+    for path in files:
         options.note(f"wrote {path}")
 
 
-def _check_targets(targets: list[Path], reports: list[Path], figures: Path | None) -> None:
+def _checked_targets(
+    reports: Sequence[Path], json_file: Path | None, figures: Path | None
+) -> "dict[Path, Any]":
+    """The files that are requested, each with the form of its report, before any work."""
     from contrasent.files import check_file
-    from contrasent.reproduce.console import REPORTS
+    from contrasent.reproduce.console import REPORTS, numbers
 
-    for target in targets:
-        check_file(target)
     for target in reports:
         if target.suffix not in REPORTS:
             problem = "unknown kind of report (by its suffix)"
             raise OptionError("--report", str(target), problem, choices=REPORTS)
+    files = {json_file: numbers} if json_file is not None else {}
+    files |= {target: REPORTS[target.suffix] for target in reports}
+    for target in files:
+        check_file(target)
     if figures is not None:
         from contrasent.pictures import check_matplotlib
 
         check_matplotlib()
-
-
-def _written(
-    made: "Json", reports: list[Path], figures: Path | None, json_file: Path | None
-) -> list[Path]:
-    """Write the requested outputs; the files."""
-    from contrasent.files import write_json, write_text
-    from contrasent.reproduce.console import REPORTS
-
-    written = [path for path in (json_file, *reports) if path is not None]
-    if json_file is not None:
-        write_json(json_file, made)
-    for target in reports:
-        write_text(target, REPORTS[target.suffix](made))
-    if figures is not None:
-        from contrasent.reproduce.figures import write_figures
-
-        written += write_figures(figures, made)
-    return written
+    return files
 
 
 def _listed(folder: "ItemFolder") -> str:

@@ -52,7 +52,7 @@ class Attention:
         meaning = "such a head adds the same vector for every text"
         advice = (
             "a whole layer of them is a pre-training defect; contrastive training then "
-            "improves little (research/pretrain.md gives a bound)"
+            "improves little (research/pretrain.md gives a remedy)"
         )
         return f"attention: {'; '.join(parts)}: {meaning}; {advice}"
 

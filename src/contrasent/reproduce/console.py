@@ -6,6 +6,7 @@ one run to the next.
 
 import csv
 import io
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -228,6 +229,11 @@ def markdown(book: Json) -> str:
 def _markdown_table(table: list[list[str]]) -> list[str]:
     head, *rows = ["| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in table]
     return [head, "| --- |" + " ---: |" * (len(table[0]) - 1), *rows]
+
+
+def numbers(book: Json) -> str:
+    """All numbers as JSON."""
+    return json.dumps(book, indent=2, ensure_ascii=False) + "\n"
 
 
 REPORTS = {".md": markdown, ".tex": latex, ".csv": cells_csv}

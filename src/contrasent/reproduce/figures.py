@@ -16,7 +16,7 @@ from contrasent.reproduce.tables import Item
 def figure_data(
     item: Item,
     scale: str,
-    reports: Mapping[tuple[str, str], Mapping[str, Report]],
+    reports: Mapping[tuple[str, str], Mapping[int, Report]],
     scores: Scores,
 ) -> Json:
     """Plain data of an item's figure; empty without a figure or results."""

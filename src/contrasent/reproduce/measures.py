@@ -154,7 +154,8 @@ class Measure:
 
     # from model, data folder and options to a report; for training, from the record of a run
     run: Callable[..., Report]
-    reads: Callable[..., Iterable[str]]  # from data folder and options to the texts to measure on
+    # from data folder and options to the texts to measure on
+    reads: Callable[..., Iterable[str]] = lambda folder, **options: ()
     # type and default of each; 0 captions or samples are all
     options: OptionTypes = field(default_factory=dict)
     of_training: bool = False  # whether it follows training, and needs no model
@@ -164,21 +165,12 @@ class Measure:
         return {name: default for name, (_, default) in self.options.items()} | dict(given)
 
 
-def measure(encode: EncodeFn, kind: str, options: Options, folder: Path | None) -> Report:
-    """Measure a model."""
-    return MEASURES[kind].run(encode, folder=folder, **options)
-
-
 def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
     """A digest of all texts that a measure reads, 24 hexadecimal digits."""
     total = hashlib.sha256()
     for text in MEASURES[kind].reads(folder, **options):
         total.update(text.encode() + b"\n")
     return total.hexdigest()[:24]
-
-
-def _nothing(folder: Path | None) -> Iterable[str]:
-    return ()
 
 
 def _pairs(folder: Path | None, **options: Any) -> Iterator[str]:
@@ -311,7 +303,7 @@ MEASURES = {
         {"every": (Size, 100), "tasks": (TASKS, ("STSB",)), "split": (Split, "dev"), "form": FORM},
         of_training=True,
     ),
-    "development": Measure(development, _nothing, of_training=True),
+    "development": Measure(development, of_training=True),
     "stsb_retrieval": Measure(
         stsb_retrieval, _pairs, {**TEST, "directions": (Literal["both", "first"], "both")}
     ),
@@ -336,7 +328,7 @@ MEASURES = {
         lambda folder, query, texts: (query, *texts),
         {"query": (str, ""), "texts": (Names, ())},
     ),
-    "terms": Measure(terms, _nothing, of_training=True),
-    "speed": Measure(speed, _nothing, of_training=True),
+    "terms": Measure(terms, of_training=True),
+    "speed": Measure(speed, of_training=True),
 }
 """By name."""

@@ -35,21 +35,20 @@ class ItemResults:
         self.manifest = store.manifest(item.name, self.scale) or {}
         self.planned: dict[str, Json] = {row["name"]: row for row in self.manifest.get("rows", ())}
         self.records: dict[str, Json] = {}  # of measurements and training runs, by their keys
-        # by row and evaluation: reports and draws by seed
-        self.reports: dict[tuple[str, str], dict[str, Report]] = {}
-        self.draws: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
+        # by row and evaluation: the measurements by seed, and their reports
+        self.units: dict[tuple[str, str], dict[int, Json]] = {}
+        self.reports: dict[tuple[str, str], dict[int, Report]] = {}
         for row in item.rows:
             for name, about in self.planned.get(row.name, {}).get("measured", {}).items():
-                reports = self.reports[row.name, name] = {}
-                draws = self.draws[row.name, name] = {}
+                units = self.units[row.name, name] = {}
                 for seed, key in about["units"].items():
                     if (unit := store.read("units", key)) is None:
                         continue
-                    reports[seed] = Report.from_json(unit["report"])
-                    draws[seed] = unit.get("draws", {})
-                    self.records[key] = unit
+                    units[int(seed)] = self.records[key] = unit
                     if (record := store.read("units", f"train-{unit['model']}")) is not None:
                         self.records[unit["model"]] = record
+                reports = {seed: Report.from_json(unit["report"]) for seed, unit in units.items()}
+                self.reports[row.name, name] = reports
         self.scores: dict[str, dict[str, SeedScores]] = {}
         for column in item.columns.values():
             scores_of = {row.name: self._scores(row, column) for row in item.rows}
@@ -69,7 +68,7 @@ class ItemResults:
         for seed, report in self.reports.get(place, {}).items():
             rows = report.select(**column.select).rows
             if len(rows) == 1:
-                found[int(seed)] = rows[0]
+                found[seed] = rows[0]
         if not found:
             return None
         seeds, last = tuple(sorted(found)), [*found.values()][-1]
@@ -78,11 +77,12 @@ class ItemResults:
             over_items = factor * last.low, factor * last.high
         values = tuple(factor * found[seed].value for seed in seeds)
         # The mean of the runs moves by the mean of their moves.
-        by_run = [self.draws[place][str(n)].get(key_text(found[n].key), "").split() for n in seeds]
+        drawn_by = {seed: self.units[place][seed].get("draws", {}) for seed in seeds}
+        by_run = [drawn_by[seed].get(key_text(found[seed].key), "").split() for seed in seeds]
         alike = len({len(run) for run in by_run}) == 1
         moves = zip(*by_run, strict=True) if alike else ()
         draws = tuple(factor * fmean(map(float, drawn)) for drawn in moves)
-        return SeedScores(values, row.seeded, seeds, over_items, draws, self._order(*place))
+        return SeedScores(values, row.seeded, seeds, over_items, draws, self._order(place))
 
     def _derive(self, row: Row) -> None:
         """The values of a row that is made of others, where all of these have some."""
@@ -102,11 +102,9 @@ class ItemResults:
             if derived is not None:
                 self.scores.setdefault(column.name, {})[row.name] = derived
 
-    def _order(self, row: str, evaluation: str) -> Hashable:
+    def _order(self, place: tuple[str, str]) -> Hashable:
         """All that determines the order of a row's training sentences, except the seed."""
-        units = self.planned[row]["measured"][evaluation]["units"]
-        known = (self.records[key] for key in units.values() if key in self.records)
-        record: Json = next(known, {})
+        record = next(iter(self.units[place].values()))
         if "corpus" not in record:
             return None
         settings = (record["settings"].get(name) for name in ORDER)
@@ -239,18 +237,9 @@ def add_row(made: Json, items: Sequence[Item], path: Path) -> None:
     for name, scores in _scores_in(path).items():
         for item, entry in zip(items, made["items"], strict=True):
             cells = {c.name: _own_cell(item, entry, c, scores) for c in item.columns.values()}
-            row = {
-                "name": name or path.stem,
-                "group": "",
-                "kind": "quote",
-                "note": "",
-                "source": path.name,
-                "skipped": "",
-                "facts": {},
-                "cells": {column: cell for column, cell in cells.items() if cell},
-            }
-            if row["cells"]:
-                entry["rows"].append(row)
+            if any(cells.values()):
+                row = Row(name=name or path.stem, quote=True, source=path.name)
+                entry["rows"].append(_row(row, "", cells))
                 fitting = True
     if not fitting:
         known = (
@@ -349,7 +338,7 @@ def _entry(found: ItemResults) -> Json:
         "source": item.source,
         "about": item.about,
         "scale": found.scale,
-        "scale_note": item.scale[found.scale].note,
+        "scale_note": item.scale.get(found.scale, tables.Changes()).note,
         "base": manifest.get("base", ""),
         "changes": manifest.get("changes", {}),
         "reference": item.reference,
@@ -358,7 +347,10 @@ def _entry(found: ItemResults) -> Json:
             {"name": c.name, "title": c.title, "better": c.better, "forms": found.forms[c.name]}
             for c in item.columns.values()
         ],
-        "rows": [_row(found, row, decided) for row in item.rows],
+        "rows": [
+            _row(row, found.skipped(row), {c: _cell(found, row, c, decided) for c in item.columns})
+            for row in item.rows
+        ],
         "claims": [_claim(found, claim, decided.claims[claim.name]) for claim in item.claims],
         "figure": figure_data(item, found.scale, found.reports, found.scores),
         "listings": listings,
@@ -366,15 +358,14 @@ def _entry(found: ItemResults) -> Json:
     }
 
 
-def _row(found: ItemResults, row: Row, decided: TableVerdicts) -> Json:
-    cells = {column: _cell(found, row, column, decided) for column in found.item.columns}
+def _row(row: Row, skipped: str, cells: Mapping[str, Json]) -> Json:
     return {
         "name": row.name,
         "group": row.group,
         "kind": row.kind,
         "note": row.note,
         "source": row.source if row.kind == "quote" else "",
-        "skipped": found.skipped(row),
+        "skipped": skipped,
         "facts": {name: str(value) for name, value in row.facts.items()},
         "cells": {column: cell for column, cell in cells.items() if cell},
     }

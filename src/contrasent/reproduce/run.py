@@ -15,24 +15,23 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from contrasent import __version__, processes, progress
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.evaluate.geometry import geometry
-from contrasent.evaluate.sts import AVERAGE, CORRELATIONS, sts
-from contrasent.evaluate.vectors import Cached
+from contrasent.evaluate.sts import AVERAGE, CORRELATIONS, add_correlations, check_subsets, sts
+from contrasent.evaluate.vectors import Cached, ReportBuilder
 from contrasent.report import Report, Row, key_text, shown
 from contrasent.reproduce.corpora import open_built
-from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
+from contrasent.reproduce.measures import MEASURES, STS, scored_pairs
 from contrasent.reproduce.plan import Job, Measurement, WorkPlan
 from contrasent.reproduce.store import Json, ResultStore, manifest_key
 from contrasent.reproduce.tables import TARGET, FittedTransform, Training
-from contrasent.stats.bootstrap import RESAMPLES, interval
-from contrasent.stats.influence import row_draws, shared_draws
+from contrasent.stats.influence import shared_draws
 from contrasent.types import EncodeFn, Vectors
 
 POLL = 1.0  # seconds between two checks of a job that another process is doing
@@ -123,6 +122,8 @@ def _outcome(job: Job, store: ResultStore, data: Path | None) -> str:
     began = time.monotonic()
     try:
         reports = do(job, store, data)
+    except OutputError:  # such as a full disk: no job can be done
+        raise
     except UserError as error:
         store.write("skipped", job.key, {"reason": str(error)})
         return f"skipped, {error}"
@@ -179,9 +180,16 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
     if job.training is not None:
         needed = not all(MEASURES[one.kind].of_training for one in left)
         record = _trained(job, job.training, store, folder, model=needed)
+
+    @lru_cache(maxsize=1)
+    def encoder(fit: FittedTransform | None, file: str, seed: int) -> EncodeFn:
+        if fit is None:
+            return Cached(_load(job, store))
+        texts = dict.fromkeys(text for row in open_built(file) for text in row)
+        return Cached(_fitted(_load(job, store, normalize=False), fit, seed, list(texts)))
+
     # Measurements of the same vectors follow each other, and encode each sentence once.
     left.sort(key=lambda one: (one.fit is not None, one.text, one.seed))
-    made: tuple[FittedTransform | None, str, int, EncodeFn] | None = None
     reports: list[Report] = []
     failed: UserError | None = None
     for one in left:
@@ -190,12 +198,10 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
             if MEASURES[one.kind].of_training:
                 report = MEASURES[one.kind].run(record, **one.options)
             elif one.fit is not None and one.fit.corpus == TARGET:
-                report = _measured_on_own_sentences(job, one, store, folder)
+                report = _measured_on_own_sentences(job, one, one.fit, store, folder)
             else:
-                how = one.fit, one.text, one.seed if one.fit else 0
-                if made is None or made[:3] != how:
-                    made = *how, Cached(_encoder(job, one, store))
-                report = measure(made[3], one.kind, one.options, folder)
+                encode = encoder(one.fit, one.text, one.seed if one.fit else 0)
+                report = MEASURES[one.kind].run(encode, folder=folder, **one.options)
         except OutputError:
             raise
         except UserError as error:
@@ -236,39 +242,36 @@ def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> Enc
     return partial(encoder.encode, batch_size=CALL)
 
 
-def _encoder(job: Job, one: Measurement, store: ResultStore) -> EncodeFn:
-    if one.fit is None:
-        return _load(job, store)
-    texts = dict.fromkeys(text for row in open_built(one.text) for text in row)
-    return _fitted(_load(job, store, normalize=False), one, list(texts))
-
-
 def _measured_on_own_sentences(
-    job: Job, one: Measurement, store: ResultStore, folder: Path | None
+    job: Job, one: Measurement, fit: FittedTransform, store: ResultStore, folder: Path | None
 ) -> Report:
-    """A measurement of vectors that are transformed as fitted to each task's own sentences."""
+    """STS of vectors that are transformed as fitted to each task's own sentences."""
     encode = _load(job, store, normalize=False)
-    reports: list[Report] = []
     options: Json = dict(one.options)
-    for task in options["tasks"]:
-        parts = scored_pairs(folder, tasks=(task,), split="all", form=options["form"])
-        texts = dict.fromkeys(s for p in parts for side in (p.first, p.second) for s in side)
-        fitted = _fitted(encode, one, list(texts))
-        reports.append(measure(fitted, one.kind, {**options, "tasks": (task,)}, folder))
-    joined = with_sts7_mean(Report.join(reports), options)
-    return Report(joined.rows, {"fitted": "to each task"}, joined.items)
+    split, form, aggregates = options["split"], options["form"], options["aggregate"]
+    builder, tasks = ReportBuilder(), options["tasks"]
+    for task in tasks:
+        every = scored_pairs(folder, tasks=(task,), split="all", form=form)
+        texts = dict.fromkeys(s for p in every for side in (p.first, p.second) for s in side)
+        encoded = Cached(_fitted(encode, fit, one.seed, list(texts)))
+        parts = scored_pairs(folder, tasks=(task,), split=split, form=form)
+        check_subsets({task: parts}, aggregates, options["subsets"])
+        add_correlations(builder, task, split, parts, encoded, aggregates, options["subsets"])
+    if set(STS) <= set(tasks):
+        for metric, aggregate in product(CORRELATIONS, aggregates):
+            builder.average(AVERAGE, STS, split, metric, aggregate, aggregate)
+    return builder.report({"fitted": "to each task"})
 
 
-def _fitted(encode: EncodeFn, one: Measurement, texts: list[str]) -> EncodeFn:
+def _fitted(encode: EncodeFn, fit: FittedTransform, seed: int, texts: list[str]) -> EncodeFn:
     from contrasent.encoder import flow
     from contrasent.postprocess import whiten
 
-    assert one.fit is not None
     transform: Callable[[Vectors], Vectors]
-    if one.fit.kind == "whitening":
-        transform = whiten(encode(texts), dimensions=one.fit.dimensions)
+    if fit.kind == "whitening":
+        transform = whiten(encode(texts))
     else:
-        transform = flow.fit(encode(texts), flow.FlowSettings(seed=one.seed)).transform
+        transform = flow.fit(encode(texts), flow.FlowSettings(seed=seed)).transform
     return lambda sentences: transform(encode(sentences))
 
 
@@ -355,7 +358,7 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
     """The evaluation of a run: its trace, the score that selects, or nothing."""
     if training.trace is None:
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
-        evaluator = partial(measure, kind="sts", options=options, folder=folder)
+        evaluator = partial(MEASURES["sts"].run, folder=folder, **options)
         return evaluator if training.select == "stsb" else None
     trace: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
     # The first row is always the same, so that no checkpoint counts as better than another.
@@ -394,18 +397,3 @@ def environment() -> Json:
         },
         "code": code.hexdigest()[:12],
     }
-
-
-def with_sts7_mean(report: Report, options: Json) -> Report:
-    """A report, and the plain mean over the seven STS sets, each measured with its own vectors."""
-    joined = report
-    for metric in CORRELATIONS if set(STS) <= set(options["tasks"]) else ():
-        for name in options["aggregate"]:
-            rows = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
-            value, count = sum(r.value for r in rows) / len(rows), sum(r.count for r in rows)
-            row = Row(AVERAGE, options["split"], metric, name, value, count)
-            items = {**joined.items, row.key: tuple(r.key for r in rows)}
-            moves = row_draws(Report((), {}, items), row.key, RESAMPLES)
-            low, high = interval(value + moves)
-            joined = Report((*joined.rows, replace(row, low=low, high=high)), report.notes, items)
-    return joined

@@ -23,6 +23,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from contrasent.errors import InputError
 from contrasent.files import write_json, writing
 
 Json = dict[str, Any]  # an object in a report or a stored file
@@ -63,11 +64,14 @@ class ResultStore:
 
     def read(self, kind: str, key: str) -> Json | None:
         """A record, if there is one."""
+        path = self.path(kind, key)
         try:
-            content = json.loads(self.path(kind, key).read_text("utf-8"))
+            record: Json = json.loads(path.read_text("utf-8"))
         except FileNotFoundError:
             return None
-        return content if isinstance(content, dict) else None
+        except ValueError as error:
+            raise InputError(path, f"damaged ({error}); without it, it is computed anew") from error
+        return record
 
     def write(self, kind: str, key: str, record: Json) -> None:
         """Store a record, unless it is stored already."""

@@ -78,13 +78,6 @@ class FittedTransform(Strict):
     kind: Literal["whitening", "flow"]
     corpus: str  # the text, a name of the folder's corpora; "target" is each task's own sentences
     sentences: int | None = None  # rows of it; None for the scale's own number
-    dimensions: int | None = None
-
-    @model_validator(mode="after")
-    def _fits(self) -> "FittedTransform":
-        if self.kind == "flow" and self.dimensions is not None:
-            raise ValueError("dimensions does not belong to flow")
-        return self
 
 
 class Changes(Strict):
@@ -440,7 +433,6 @@ class ItemFolder:
             "columns": columns,
             "rows": rows,
             "claims": tuple(_claim(claim, rows, columns) for claim in table.claims),
-            "scale": {name: table.scale.get(name, Changes()) for name in SCALES},
         }
         paper = self.papers.get(path.parent.name, path.parent.name)
         item = Item.model_construct(file=path, paper=paper, **{**dict(table), **completed})
@@ -535,8 +527,6 @@ def _expanded(written: dict[str, Any], table: ItemFile) -> Iterator[dict[str, An
         check_names(f"{where}.use", table.templates, template)
         own = _over(table.templates[template], own)
     row = decode(_RowKeys, own, where)
-    for scale in SCALES:
-        decode(Changes, getattr(row, scale), f"{where}.{scale}")
     check_names(f"{where}.facts", table.columns, *row.facts)
     check_names(f"{where}.expected", table.columns, *row.expected)
     own = {"base": table.base, "fresh_samples": table.fresh_samples, **own}
