@@ -184,3 +184,8 @@ def test_masked_duplicates(load, kind, query, document):
         row += [float(others[j] not in (texts[i], others[i])) for j in range(4)]
     expected = simcse(a, b, 0.5, weights=weights, hard=[[row] for row in b])
     assert again == pytest.approx(expected, rel=1e-4)
+    # Texts are equal that were so before a view rewrote them.
+    edited = encoder.tokenize([f"{text} {'map ' * i}" for i, text in enumerate(texts)], query)[0]
+    made = objective(Batch((edited, columns[1]), np.arange(4), 0, unedited=columns))["contrast"]
+    whole = simcse(vectors(encoder, edited), b, 0.5, weights=[row[:4] for row in weights])
+    assert made.item() == pytest.approx(whole, rel=1e-4)

@@ -111,9 +111,10 @@ class BatchEncodings:
             self._editing.append(term)
         return generators(self.batch, column, self._editing.index(term))
 
-    def columns(self, *roles: str) -> list[Tokens]:
-        """Columns of the named roles, in order."""
-        pairs = zip(self.batch.columns, self.roles, strict=True)
+    def columns(self, *roles: str, unedited: bool = False) -> list[Tokens]:
+        """Columns of the named roles, in order; of those with views as before if ``unedited``."""
+        columns = (unedited and self.batch.unedited) or self.batch.columns
+        pairs = zip(columns, self.roles, strict=not unedited)
         return [column for column, role in pairs if role in roles]
 
     @cached_property
