@@ -126,6 +126,13 @@ def test_the_momentum_copy_follows_in_its_buffers_too(load, batches):
     assert mean_cosine(objective.queue.negatives()) < 0.3
 
 
+def test_a_head_standardizes_by_the_batch_without_dropout_too(load, batches):
+    objective = find("simcse_plus_plus")(load(head="batchnorm", dropout=0.0)).train()
+    made = encodings.BatchEncodings(objective, batches(objective))
+    assert torch.allclose(made.clean[0], made.noisy[0], atol=1e-5)
+    assert all(module.training for module in objective.modules())
+
+
 def test_queue_with_hard_negatives_and_masked_lm_keeps_them_all(load, batches, masked):
     """The released code drops both silently as soon as the queue is not empty."""
     torch.manual_seed(0)

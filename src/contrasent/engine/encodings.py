@@ -142,7 +142,10 @@ class BatchEncodings:
         roles = ("anchor", "positive", "negative") if self.networks.labeled else ("anchor",)
         with ExitStack() as stack:
             for encoder in filter(None, (self.networks.encoder, self.networks.second)):
+                training = encoder.training
                 stack.enter_context(encoder.dropout_off())
+                if encoder.head is not None:
+                    encoder.head.train(training)  # a batch normalization is no dropout
             vectors = self._encode(self.columns(*roles))
         return self.project(vectors)
 
