@@ -443,6 +443,17 @@ def test_evaluation_does_not_change_training(start, tmp_path, kept_steps):
     assert same(checkpoint(tmp_path / "without"), checkpoint(tmp_path / "with"))
 
 
+def test_a_killed_run_whose_scores_differ_when_resumed_gives_the_step_that_it_names(
+    start, tmp_path
+):
+    options = {"max_steps": 6, "eval_steps": 2, "save_steps": 3}
+    with pytest.raises(IndexError):  # there is no fourth score
+        start(evaluate=scores([0.1, 0.5, 0.9])[0], **options)
+    _, run = start(evaluate=scores([0.2, 0.2])[0], resume=True, **options)
+    assert (run.best_step, run.score) == (2, 0.5)
+    assert "| taken after step | `2` |" in (tmp_path / "m" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("parts", [2, 4])
 def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, sentences, parts):
     how = {"gradient_accumulation_steps": parts, "dropout": 0.0, "max_grad_norm": 1e9}

@@ -286,8 +286,9 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         selector.restore(state)
         drift.restore(state["drift"])
     if parallel.is_main():
-        # A run that was killed may have written lines of steps after its last checkpoint.
+        # A run that was killed may have left lines and a model of steps after its last checkpoint.
         place.cut_log(first if resumed else -1)
+        place.promote(selector.best())
     wrapped = parallel.wrap(objective)
     window = 1 if encoder.device.type == "cpu" else WINDOW
     steps = StepRunner(
@@ -313,6 +314,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         }
         if parallel.is_main():
             write_checkpoint(place.checkpoint, objective, optimizer, state)
+            place.promote(selector.best())
         parallel.barrier()
 
     def write_log(metrics: list[StepMetrics]) -> None:

@@ -243,7 +243,7 @@ class ModelSelector:
                 self.latest = report
                 if self.report is None or score > max(v for _, v in self.trained()):
                     self.report = report
-                    save(self.place.best, step, report)
+                    save(self.place.new_best(step), step, report)
         self.history.append((step, float(parallel.from_main(score))))
 
     def measure(self, step: int) -> None:
