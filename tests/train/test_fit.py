@@ -275,10 +275,9 @@ def test_a_base_that_is_given_keeps_its_own_sizes_and_similarity(bert, sentences
     base = TorchEncoder.load(bert, pooling="mean")
     base.matryoshka_dims, base.prompts = own, Prompts(similarity="dot")
     base.save(tmp_path / "base")
-    settings = Settings(**FEW | {"max_steps": 1})
-    learner = prepare(tmp_path / "base", "matryoshka", {"dimensions": "16,8"}, settings)
-    evaluate, _ = scores([0.9, 0.1])
-    fit(learner, sentences[:40], settings, output_dir=tmp_path / "m", evaluate=evaluate)
+    given = FEW | {"max_steps": 1, "dimensions": "16,8"}
+    how = {"base": tmp_path / "base", "evaluate": scores([0.9, 0.1])[0]}
+    fit("matryoshka", sentences[:40], given, output_dir=tmp_path / "m", **how)
     top, best = (TorchEncoder.load(tmp_path / place) for place in ("m", "m/run/best"))
     assert (top.matryoshka_dims, top.prompts.similarity) == (own, "dot")
     assert (best.matryoshka_dims, best.prompts.similarity) == ((32, 16, 8), "cosine")
@@ -323,7 +322,7 @@ def test_the_interval_on_other_items_decides(start, low, improved):
 @pytest.mark.parametrize(("last", "improved", "kept"), [(0.5, None, 4), (0.49, False, 0)])
 def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, improved, kept):
     judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
-    learner, run = start(max_steps=4, eval_steps=2, early_stopping_patience=1, evaluate=judge)
+    learner, run = start(max_steps=4, eval_steps=2, evaluate=judge)
     assert (run.steps, run.improved, run.kept) == (4, improved, kept)
     assert (run.score, run.best_step, run.base_score) == (last, 4, 1.0)
     top, trained = TorchEncoder.load(tmp_path / "m"), learner.encoder

@@ -207,7 +207,7 @@ def fit_plan(
     ``on_start`` is called before the first step, after all checks. ``tokens`` is a folder in which
     several runs on a machine share the tokenized corpus; else a run removes its own at its end.
     """
-    settings, objective = plan.settings, plan.objective
+    settings, objective, base = plan.settings, plan.objective, None
     if isinstance(objective, str):
         if resume and (done := plan.finished(folder)) is not None:
             return done
@@ -220,7 +220,7 @@ def fit_plan(
         objective.check(plan.corpus.width, ordered=plan.corpus.documents, scored=plan.corpus.scored)
         prepare.configure(objective, settings)
         shape = geometry_on_stsb() if settings.geometry_every else None
-        selector = ModelSelector(objective.encoder, place, plan.evaluate, shape, plan.keep)
+        selector = ModelSelector(objective.encoder, place, plan.evaluate, shape, plan.keep, base)
         described = objective.describe()
         stored = (place.begun() or {}).get("products") if resume else None
         library = products.use(parallel.from_main(stored or products.used()))

@@ -15,6 +15,7 @@ from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, TrainingError, see
 from contrasent.files import read_object
 from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
+from contrasent.model.description import describe
 from contrasent.report import Report, Row
 from contrasent.text.batches import Collator
 from contrasent.train.run import Evaluate, Gain, Keep, RunFolder
@@ -198,6 +199,8 @@ class ModelSelector:
         self.floor: float | None = getattr(evaluator, "floor", None)
         config = read_object(encoder.source / "config.json") if encoder.source else {}
         self.base_sizes = tuple(config.get("matryoshka_dimensions") or ())
+        prompts = encoder.prompts if base is None else describe(base).prompts
+        self.base_similarity = prompts.similarity
         self.history: list[tuple[int, float]] = []  # (step, score) of every evaluation
         self.base: Report | None = None  # before the first step
         self.report: Report | None = None  # of the best step so far
@@ -232,9 +235,8 @@ class ModelSelector:
                     # The base has its own nested sizes and similarity, not those of this run.
                     encoder = self.encoder
                     trained = encoder.matryoshka_dims, encoder.prompts
-                    similarity = encoder.base_similarity or encoder.prompts.similarity
                     encoder.matryoshka_dims = self.base_sizes
-                    encoder.prompts = replace(encoder.prompts, similarity=similarity)
+                    encoder.prompts = replace(encoder.prompts, similarity=self.base_similarity)
                     save(self.place.base, step, report)
                     encoder.matryoshka_dims, encoder.prompts = trained
             elif self.floor is not None:

@@ -85,7 +85,6 @@ def prepare(
     trained = "cosine" if contrast is None else str(contrast.similarity)
     encoder.prompts = replace(encoder.prompts, similarity=trained)
     if compared != trained:
-        encoder.base_similarity = compared
         log.warning("the base compares vectors with %s, the new model with %s", compared, trained)
     if settings.pooling not in (None, encoder.pooling):
         problem = f"{objective} requires pooling {encoder.pooling!r}; omit this setting"
