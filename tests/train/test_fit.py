@@ -414,8 +414,9 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
 
 
 def test_patience(start):
-    with pytest.raises(OptionError, match="early_stopping_patience 2: needs an evaluation"):
-        start("none", early_stopping_patience=2)
+    for judge in (None, Against([1.0], floor=0.5)):
+        with pytest.raises(OptionError, match="early_stopping_patience 2: needs an evaluation"):
+            start("none", early_stopping_patience=2, evaluate=judge)
     values = [0.0, 0.3, 0.5, 0.4, 0.45, 0.5, 0.9]
     evaluate, calls = scores(values)
     _, run = start(max_steps=12, eval_steps=2, early_stopping_patience=3, evaluate=evaluate)

@@ -292,6 +292,6 @@ class ModelSelector:
     def out_of(self, patience: int) -> bool:
         """Whether the last ``patience`` evaluations brought no better one; never if 0."""
         values = [value for _, value in self.trained()]
-        if not patience or not values or self.floor is not None:
+        if not patience or not values:
             return False
         return len(values) - 1 - values.index(max(values)) >= patience
