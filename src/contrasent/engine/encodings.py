@@ -183,9 +183,8 @@ class BatchEncodings:
         count = self.roles.count("negative")
         if not count:
             return None
-        if clean and self.networks.labeled:
-            return torch.stack(self.clean[-count:], dim=1)
-        return torch.stack(self.noisy[-count:], dim=1)
+        vectors = self.clean if clean and self.networks.labeled else self.noisy
+        return torch.stack(vectors[-count:], dim=1)
 
     def queued(self) -> Tensor | None:
         """Negatives of the queue, (q, d), or None."""

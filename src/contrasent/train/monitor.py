@@ -89,12 +89,10 @@ class Drift:
         """Choose the texts, evenly over the corpus, of pairs the first ones."""
         cache, plan = batches.cache, batches.plan
         # Rows of the texts in the corpus, at most 500: held-out ones, or of all.
-        self.places = np.arange(min(TEXTS, len(cache))) * len(cache) // min(TEXTS, len(cache))
-        if len(cache) - len(plan.rows) >= TEXTS:
-            mask = np.ones(len(cache), np.bool_)
-            mask[plan.rows] = False
-            held_out = np.flatnonzero(mask)
-            self.places = held_out[np.arange(TEXTS) * len(held_out) // TEXTS]
+        rows = np.setdiff1d(np.arange(len(cache)), plan.rows)
+        rows = rows if len(rows) >= TEXTS else np.arange(len(cache))
+        count = min(TEXTS, len(rows))
+        self.places = rows[np.arange(count) * len(rows) // count]
         few = len(cache) < FEWEST_TEXTS
         self.tokens = None if few else cache.tokens(0, self.places)
         # Rarely, as it costs training time: about twenty times in a long run.
@@ -115,13 +113,11 @@ class Drift:
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
-        state = {"values": self.values, "base": self.base, "warned": self.warned}
-        return state | {"latest": self.latest}
+        return {name: getattr(self, name) for name in ("values", "base", "warned", "latest")}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
-        self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
-        self.latest = state["latest"]
+        vars(self).update(state)
 
     def look(self, step: int, learning_rate: float) -> None:
         """Measure if it is time; warn, once in a run, if the model has moved too far."""
@@ -193,7 +189,9 @@ class ModelSelector:
         evaluator: Evaluate | None,
         geometry: Evaluate | None,
         keep: Keep,
+        base: Path | None = None,
     ) -> None:
+        """``base``: the folder that the encoder is from, where training may compare otherwise."""
         self.encoder, self.place = encoder, place
         self.evaluator, self.geometry, self.keep = evaluator, geometry, keep
         self.floor: float | None = getattr(evaluator, "floor", None)
