@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def threads() -> int:
     return len(affinity(0)) if affinity is not None else (os.cpu_count() or 1)
 
 
+@cache  # attention in bf16 asks in every layer
 def instructions() -> set[str]:
     """The processor's instruction sets, as far as oneDNN may use them; empty if unknown."""
     found = set[str]()

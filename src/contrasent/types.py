@@ -132,6 +132,7 @@ class Batch:
         seed: seed of the run. Random numbers for a row depend on (seed, step, row).
         scores: (n,) float64, how similar the texts of each row are, in the corpus's unit; None
             without scores.
+        unedited: the columns of the views before those rewrote them; ``columns`` if None.
     """
 
     columns: tuple[Tokens, ...]
@@ -139,6 +140,7 @@ class Batch:
     step: int
     seed: int = 0
     scores: NDArray[np.float64] | None = None
+    unedited: tuple[Tokens, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

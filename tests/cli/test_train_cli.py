@@ -134,6 +134,7 @@ def test_what_is_better_and_not_proven_keeps_the_base():
         "Worse and discarded: only 30.0 % of the base's neighbors are unchanged. Saved the base "
         "model; trained weights: m/run/last."
     )
+    assert outcome(replace(left, kept=5), "neighbors").startswith("Worse: only 30.0 % of")
     assert outcome(replace(left, improved=None, kept=5), "neighbors") == (
         "Saved the last step. Without labels improvement cannot be measured; 30.0 % of the base's "
         "neighbors are unchanged."

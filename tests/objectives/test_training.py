@@ -28,6 +28,8 @@ def viewed_cases(masked):
         "difference of the next": ("diffcse", {"generator": masked, "target": "both"}),
         "copies": ("simcse_copies", {"copy_edit": "insert", "copy_filler": masked}),
         "words": ("esimcse", {"view": "repeat_words", "rule": "paper"}),
+        "static words": ("esimcse", {"view": "repeat_words", "resample_views": "static"}),
+        "static copies": ("simcse_copies", {"copy_edit": "delete", "resample_views": "static"}),
     }
 
 

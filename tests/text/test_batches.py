@@ -146,6 +146,7 @@ def test_views_of_single_sentences(single, tokenizer):
         changed += repeated != ids
     assert changed
     assert sum(map(len, three)) < sum(map(len, one))
+    assert [[column[i].tolist() for i in range(6)] for column in made.unedited] == [one] * 3
 
 
 def test_parts_make_the_batch(single, tokenizer):

@@ -8,10 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.encoder import attention, backbone
+from contrasent.encoder import attention, backbone, products
 from contrasent.encoder.backbone import PooledBackbone
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.encoder.products import Widened
 from contrasent.errors import OptionError
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
@@ -111,22 +110,25 @@ def test_chunks_are_computed_again_as_at_first(bert, monkeypatch):
     """With a graph, so that kernels are the same, and in the same precision."""
     encoder = TorchEncoder.load(bert, pooling="mean").train()
     encoder.mini_batch_size = 2
-    seen, widened, computed = [], [], PooledBackbone._pool_block
+    seen, widened = [], []
+    computed, enter = PooledBackbone._pool_block, products.Widened.__enter__
 
     def block(self, tokens):
         kind = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
         seen.append((torch.is_grad_enabled(), kind))
-        widened.append(len(torch.overrides._get_current_function_mode_stack()))
         return computed(self, tokens)
 
     monkeypatch.setattr(PooledBackbone, "_pool_block", block)
     rows = Tokens.from_rows([[2, 7, 8, 9, 3]] * 4)
-    with torch.autocast("cpu", torch.bfloat16), Widened():
+    monkeypatch.setattr(products, "widens", lambda: True)
+    widen = lambda mode: widened.append(len(seen)) or enter(mode)  # noqa: E731
+    monkeypatch.setattr(products.Widened, "__enter__", widen)
+    with products.autocast("cpu", torch.bfloat16):
         loss = encoder.pool(rows).sum()
     assert seen == [(True, torch.bfloat16)] * 2
     loss.backward()
     assert seen == [(True, torch.bfloat16)] * 4
-    assert widened == [1] * 4
+    assert widened == [0, 2, 3]
     with torch.autocast("cpu", enabled=False):
         encoder.pool(rows).sum().backward()
     assert seen[4:] == [(True, None)] * 4

@@ -275,10 +275,9 @@ def test_a_base_that_is_given_keeps_its_own_sizes_and_similarity(bert, sentences
     base = TorchEncoder.load(bert, pooling="mean")
     base.matryoshka_dims, base.prompts = own, Prompts(similarity="dot")
     base.save(tmp_path / "base")
-    settings = Settings(**FEW | {"max_steps": 1})
-    learner = prepare(tmp_path / "base", "matryoshka", {"dimensions": "16,8"}, settings)
-    evaluate, _ = scores([0.9, 0.1])
-    fit(learner, sentences[:40], settings, output_dir=tmp_path / "m", evaluate=evaluate)
+    given = FEW | {"max_steps": 1, "dimensions": "16,8"}
+    how = {"base": tmp_path / "base", "evaluate": scores([0.9, 0.1])[0]}
+    fit("matryoshka", sentences[:40], given, output_dir=tmp_path / "m", **how)
     top, best = (TorchEncoder.load(tmp_path / place) for place in ("m", "m/run/best"))
     assert (top.matryoshka_dims, top.prompts.similarity) == (own, "dot")
     assert (best.matryoshka_dims, best.prompts.similarity) == ((32, 16, 8), "cosine")
@@ -323,7 +322,7 @@ def test_the_interval_on_other_items_decides(start, low, improved):
 @pytest.mark.parametrize(("last", "improved", "kept"), [(0.5, None, 4), (0.49, False, 0)])
 def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, improved, kept):
     judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
-    learner, run = start(max_steps=4, eval_steps=2, early_stopping_patience=1, evaluate=judge)
+    learner, run = start(max_steps=4, eval_steps=2, evaluate=judge)
     assert (run.steps, run.improved, run.kept) == (4, improved, kept)
     assert (run.score, run.best_step, run.base_score) == (last, 4, 1.0)
     top, trained = TorchEncoder.load(tmp_path / "m"), learner.encoder
@@ -415,8 +414,9 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
 
 
 def test_patience(start):
-    with pytest.raises(OptionError, match="early_stopping_patience 2: needs an evaluation"):
-        start("none", early_stopping_patience=2)
+    for judge in (None, Against([1.0], floor=0.5)):
+        with pytest.raises(OptionError, match="early_stopping_patience 2: needs an evaluation"):
+            start("none", early_stopping_patience=2, evaluate=judge)
     values = [0.0, 0.3, 0.5, 0.4, 0.45, 0.5, 0.9]
     evaluate, calls = scores(values)
     _, run = start(max_steps=12, eval_steps=2, early_stopping_patience=3, evaluate=evaluate)
@@ -441,6 +441,17 @@ def test_evaluation_does_not_change_training(start, tmp_path, kept_steps):
     start("without", head="batchnorm", dropout=0.3)
     start("with", head="batchnorm", dropout=0.3, evaluate=evaluate, eval_steps=1)
     assert same(checkpoint(tmp_path / "without"), checkpoint(tmp_path / "with"))
+
+
+def test_a_killed_run_whose_scores_differ_when_resumed_gives_the_step_that_it_names(
+    start, tmp_path
+):
+    options = {"max_steps": 6, "eval_steps": 2, "save_steps": 3}
+    with pytest.raises(IndexError):  # there is no fourth score
+        start(evaluate=scores([0.1, 0.5, 0.9])[0], **options)
+    _, run = start(evaluate=scores([0.2, 0.2])[0], resume=True, **options)
+    assert (run.best_step, run.score) == (2, 0.5)
+    assert "| taken after step | `2` |" in (tmp_path / "m" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("parts", [2, 4])

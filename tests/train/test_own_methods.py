@@ -106,10 +106,13 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
     assert "FAILED  one step: AttributeError in away.py" in run(*check, code=1)[0]
 
 
+LINE = METHOD[: METHOD.index("cosines.square()")].count("\n") + 1
 BROKEN = {
     "check_one_step": ('{"away":', '{"awya":', "the term 'away' has a weight but is missing"),
     "check_one_step twice": ("cosines.square()", "(cosines + __import__('random').random())",
                              "twice gives"),
+    "check_one_step raises": ("cosines.square()", "cosines.squared()",
+                              f"AttributeError in away.py, line {LINE}:"),
     "check_gradient": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
     "check_resume": ('self.register_buffer("mean", torch.ones(dimension))',
                      "self.mean = torch.ones(dimension)", "store all state"),
@@ -180,14 +183,6 @@ def test_a_view_of_ones_own_stands_in_the_same_file(own, base):
         for i in range(len(tokens[0])):
             assert tokens[1][i][1:-1].tolist() == tokens[0][i][1:-1].tolist()[::-1]
         assert objective(batch(0))["away"] > 0
-
-
-def test_what_a_method_raises_is_told_with_its_line(own, base):
-    own.write_text(METHOD.replace("cosines.square()", "cosines.squared()"))
-    result = finding(method_checks.check_one_step, Trial(str(own), {}, base))
-    assert result.passed is False
-    line = METHOD[: METHOD.index("cosines.square()")].count("\n") + 1
-    assert f"AttributeError in away.py, line {line}:" in result.detail
 
 
 def test_a_module_and_an_entry_point_name_it_too(own, monkeypatch):

@@ -146,20 +146,17 @@ def test_no_room(tmp_path):
         opened(tmp_path / "m", needed=10**18)
 
 
-def test_what_a_kill_left_is_swept_and_a_replacement_undone(tmp_path):
+def test_what_a_kill_left_is_swept(tmp_path):
     opened(tmp_path)
     RunFolder(tmp_path).write_log({"step": 1})
     run = tmp_path / "run"
     for name in (".checkpoint.safetensors.contrasent-1", ".log.jsonl.contrasent-2", ".mine"):
         (run / name).write_text("")
-    for name in (".best.contrasent-3", ".tokens.contrasent-4"):
+    for name in (".best-8.contrasent-3", ".tokens.contrasent-4"):
         (run / name).mkdir()
         (run / name / "model.safetensors").write_text("half")
-    (run / ".best.contrasent-old").mkdir()
-    (run / ".best.contrasent-old" / "model.safetensors").write_text("whole")
     opened(tmp_path, resume=True)
-    assert names(run) == [".lock", ".mine", "best", "log.jsonl", "settings.json"]
-    assert (run / "best" / "model.safetensors").read_text() == "whole"
+    assert names(run) == [".lock", ".mine", "log.jsonl", "settings.json"]
 
 
 @pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])

@@ -71,8 +71,6 @@ def test_the_objective_decides_what_is_known():
     with pytest.raises(OptionError, match="alpha"):
         choose({"alpha": "2"}, "simcse")
     assert choose({"alpha": "2"}, "simcse_supervised") == ({}, {"alpha": 2.0})
-    with pytest.raises(OptionError, match="unknown objective; did you mean 'simcse'"):
-        choose({}, "simcs")
 
 
 def test_assignments():
@@ -108,10 +106,6 @@ def test_names_are_those_of_poolers_and_heads():
 
     assert get_args(Pooler) == tuple(POOLERS)
     assert get_args(Projector) == HEADS
-    with pytest.raises(OptionError, match=r"pooling 'maen': unknown value; did you mean 'mean'\?"):
-        Settings(pooling="maen")
-    with pytest.raises(OptionError, match=r"precision 'fp61': .* did you mean 'fp16'\?"):
-        Settings(precision="fp61")
 
 
 def test_settings_reach_the_encoder(bert):

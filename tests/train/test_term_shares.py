@@ -116,3 +116,6 @@ def test_long_runs_are_measured_at_four_steps_and_short_ones_at_both_ends(small)
     assert moments(one, 40) == {0, 4, 20, 39}  # one term alone has all of the gradient: no cost
     assert moments(two, 80) == {0, 79}
     assert moments(two, 4000) == {0, 400, 2000, 3999}
+    given = with_small_models("diffcse", {"discriminator_warmup_steps": 100}, small)
+    late = prepare(small, "diffcse", given, settings)
+    assert moments(late, 500) == {100, 140, 300, 499}  # where the encoder learns

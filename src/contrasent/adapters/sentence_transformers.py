@@ -93,7 +93,7 @@ class ObjectiveLoss(nn.Module):
             for i, column in enumerate(columns)
         ]
         scores = None if labels is None else labels.cpu().numpy().astype(np.float64)
-        return Batch(tuple(viewed), rows, self.batches, self.seed, scores)
+        return Batch(tuple(viewed), rows, self.batches, self.seed, scores, tuple(columns))
 
     def _viewed(self, view: View, tokens: Tokens, index: int, rows: Any) -> Tokens:
         if isinstance(view, Identity):

@@ -276,7 +276,8 @@ def outcome(run: "Run", evaluator: str) -> str:
     if evaluator == "neighbors":
         unchanged = f"{100 * (run.score or 0):.1f} % of the base's neighbors are unchanged"
         if run.improved is False:
-            return f"Worse and discarded: only {unchanged}. Saved {saved}."
+            discarded = "" if run.kept else " and discarded"
+            return f"Worse{discarded}: only {unchanged}. Saved {saved}."
         return f"Saved {saved}. Without labels improvement cannot be measured; {unchanged}."
     metric = run.metric or ""
     figures = f"{evaluator} {metric} {shown(metric, run.score or 0)} after step {run.best_step}"

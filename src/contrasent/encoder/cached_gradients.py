@@ -7,11 +7,12 @@ of each chunk a batch of 4,096 took three times the memory of one chunk.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+from contrasent.encoder import products
 
 Given = TypeVar("Given")
 
@@ -25,9 +26,7 @@ def recomputed(weights: Iterable[Tensor], work: Callable[[Given], Tensor], given
     learned = [weight for weight in weights if weight.requires_grad]
     if not torch.is_grad_enabled() or not learned:
         return work(given)
-    # A backward pass has none of them.
-    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    result: Tensor = _Recomputed.apply(work, given, modes, *learned)  # type: ignore[no-untyped-call]
+    result: Tensor = _Recomputed.apply(work, given, *learned)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -38,8 +37,8 @@ class _Recomputed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, work: Any, given: Any, modes: Any, *weights: Tensor) -> Tensor:
-        ctx.work, ctx.given, ctx.modes, ctx.weights = work, given, modes, weights
+    def forward(ctx: Any, work: Any, given: Any, *weights: Tensor) -> Tensor:
+        ctx.work, ctx.given, ctx.weights = work, given, weights
         device = weights[0].device
         ctx.random, ctx.precision = _random_state(device), _precision(device)
         with torch.enable_grad():  # the same kernels, and the same compiled graph, as later
@@ -49,23 +48,20 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        device = ctx.weights[0].device
-        now = _random_state(device)
-        _set_random_state(device, ctx.random)
-        try:
-            with ExitStack() as stack, torch.enable_grad(), torch.autocast(**ctx.precision):
-                for mode in ctx.modes:
-                    stack.enter_context(mode)
+        device, (cpu, *others) = ctx.weights[0].device, ctx.random
+        with torch.random.fork_rng([device] * len(others), device_type=device.type):
+            torch.set_rng_state(cpu)
+            for state in others:
+                torch.get_device_module(device).set_rng_state(state, device)
+            with torch.enable_grad(), products.autocast(**ctx.precision):
                 result = ctx.work(ctx.given)
-        finally:
-            _set_random_state(device, now)
-        return None, None, None, *torch.autograd.grad(result, ctx.weights, grad, allow_unused=True)
+        return None, None, *torch.autograd.grad(result, ctx.weights, grad, allow_unused=True)
 
 
 def _precision(device: torch.device) -> dict[str, Any]:
     """Autocast as it is."""
     return {
-        "device_type": device.type,
+        "device": device.type,
         "dtype": torch.get_autocast_dtype(device.type),
         "enabled": torch.is_autocast_enabled(device.type),
     }
@@ -75,13 +71,5 @@ def _random_state(device: torch.device) -> list[Tensor]:
     """The state of the generators that computing on a device draws from."""
     states = [torch.get_rng_state()]
     if device.type != "cpu":
-        which = () if device.type == "mps" else (device,)
-        states.append(torch.get_device_module(device).get_rng_state(*which))
+        states.append(torch.get_device_module(device).get_rng_state(device))
     return states
-
-
-def _set_random_state(device: torch.device, states: list[Tensor]) -> None:
-    torch.set_rng_state(states[0])
-    if device.type != "cpu":
-        which = () if device.type == "mps" else (device,)
-        torch.get_device_module(device).set_rng_state(states[1], *which)

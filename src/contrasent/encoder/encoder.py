@@ -62,7 +62,6 @@ class TorchEncoder(PooledBackbone, base.Encoder):
     """
 
     runtime = "torch"
-    base_similarity: str | None = None  # of the model it was trained from, where training differs
 
     def __init__(
         self,

@@ -7,7 +7,8 @@ times as long as float32, so that these products are computed in float32 (:class
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -87,6 +88,14 @@ def _is_exact() -> bool:
 def widens() -> bool:
     """Whether this processor is faster by :class:`Widened` products of bfloat16 than by torch's."""
     return "avx2" in instructions() and not takes_onednn()
+
+
+@contextmanager
+def autocast(device: str, dtype: torch.dtype, *, enabled: bool = True) -> Iterator[None]:
+    """``torch.autocast`` for the block, with :class:`Widened` products where those are faster."""
+    wide = enabled and device == "cpu" and dtype == torch.bfloat16 and widens()
+    with torch.autocast(device, dtype, enabled=enabled), Widened() if wide else nullcontext():
+        yield
 
 
 class Widened(TorchFunctionMode):

@@ -143,7 +143,7 @@ class Contrast:
 
 def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Tensor]:
     """Weights of the negatives, which mask pairs that share a text."""
-    anchors, *positives = encodings.columns("anchor", "positive")
+    anchors, *positives = encodings.columns("anchor", "positive", unedited=True)
     encoder = encodings.networks.encoder
     query, document = (encoder.prompts.of_task(task) for task in ("query", "document"))
     framed: list[tuple[Ids, Ids] | None] = [None, None]

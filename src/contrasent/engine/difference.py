@@ -125,14 +125,14 @@ class DifferencePrediction(Term):
             return Edit(new, longer.labels, longer.labels)
         masked = mask_tokens(tokens, self.mask_ratio, tokenizer, randoms)
         if self.task == "masked_lm":
-            return Edit(masked.tokens, masked.labels, _ids(tokens))
+            return Edit(masked.tokens, masked.labels, tokens.ids.astype(np.int64))
         where = masked.labels >= 0
         if self.task == "detection" and self.positions == "all":
             # As in the released code: the generator rewrites every token but the first.
             where = np.ones(len(where), dtype=np.bool_)
             where[masked.tokens.offsets[:-1]] = False
         new = self._generate(masked.tokens, where, randoms)
-        return Edit(new, masked.labels, _ids(tokens))
+        return Edit(new, masked.labels, tokens.ids.astype(np.int64))
 
     def _generate(
         self, rows: Tokens, where: NDArray[np.bool_], randoms: list[np.random.Generator]
@@ -323,10 +323,6 @@ def other_rows(count: int, seed: int, step: int) -> NDArray[np.int64]:
     others = np.empty_like(order)
     others[order] = np.roll(order, -1)
     return others
-
-
-def _ids(tokens: Tokens) -> NDArray[np.int64]:
-    return tokens.ids[tokens.offsets[0] : tokens.offsets[-1]].astype(np.int64)
 
 
 def _longest(tokens: Tokens, device: torch.device) -> int:

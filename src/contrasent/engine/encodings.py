@@ -111,9 +111,10 @@ class BatchEncodings:
             self._editing.append(term)
         return generators(self.batch, column, self._editing.index(term))
 
-    def columns(self, *roles: str) -> list[Tokens]:
-        """Columns of the named roles, in order."""
-        pairs = zip(self.batch.columns, self.roles, strict=True)
+    def columns(self, *roles: str, unedited: bool = False) -> list[Tokens]:
+        """Columns of the named roles, in order; of those with views as before if ``unedited``."""
+        columns = (unedited and self.batch.unedited) or self.batch.columns
+        pairs = zip(columns, self.roles, strict=not unedited)
         return [column for column, role in pairs if role in roles]
 
     @cached_property
@@ -141,7 +142,10 @@ class BatchEncodings:
         roles = ("anchor", "positive", "negative") if self.networks.labeled else ("anchor",)
         with ExitStack() as stack:
             for encoder in filter(None, (self.networks.encoder, self.networks.second)):
+                training = encoder.training
                 stack.enter_context(encoder.dropout_off())
+                if encoder.head is not None:
+                    encoder.head.train(training)  # a batch normalization is no dropout
             vectors = self._encode(self.columns(*roles))
         return self.project(vectors)
 
@@ -179,9 +183,8 @@ class BatchEncodings:
         count = self.roles.count("negative")
         if not count:
             return None
-        if clean and self.networks.labeled:
-            return torch.stack(self.clean[-count:], dim=1)
-        return torch.stack(self.noisy[-count:], dim=1)
+        vectors = self.clean if clean and self.networks.labeled else self.noisy
+        return torch.stack(vectors[-count:], dim=1)
 
     def queued(self) -> Tensor | None:
         """Negatives of the queue, (q, d), or None."""

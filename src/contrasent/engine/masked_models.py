@@ -322,6 +322,7 @@ class Guide:
     @torch.no_grad()
     def __call__(self, columns: Sequence[Tokens]) -> list[Tensor]:
         """Encode columns of the student's token ids as vectors, (n, g) each."""
+        self.encoder.mini_batch_size = self.student.mini_batch_size
         tokens = Tokens.concatenate(columns)
         if not self._same_ids:
             backend = self.student.tokenizer.backend

@@ -88,17 +88,13 @@ class MomentumQueue(nn.Module):
     @torch.no_grad()
     def encode(self, encodings: BatchEncodings) -> None:
         """Encode a batch; ``after_step`` puts its rows into the queue."""
-        networks = encodings.networks
         tokens = encodings.columns("anchor" if self.column == "first" else "positive")[0]
-        with _without_running_statistics(self.momentum_encoder) as normalized:
+        projector = encodings.networks.projector or nn.Identity()
+        whole = nn.Sequential(self.momentum_encoder, projector)
+        with _without_running_statistics(whole) as normalized:
             if normalized and parallel.world() * len(tokens) < 2:
                 return  # one row has no statistics
-            vectors = self.momentum_encoder(tokens)
-        if networks.projector is not None:
-            with _without_running_statistics(networks.projector) as normalized:
-                if normalized and parallel.world() * len(vectors) < 2:
-                    return
-                vectors = networks.projector(vectors)
+            vectors = whole(tokens)
         self._waiting.append(parallel.gather(vectors).to(self.rows.dtype))
 
     @torch.no_grad()

@@ -90,9 +90,7 @@ class Negatives:
             )
         self.candidates = normalized(candidates, similarity)
         self.hard = None if hard is None else normalized(hard.flatten(0, 1), similarity)
-        self.extra = None
-        if extra is not None and len(extra):
-            self.extra = normalized(extra, similarity)
+        self.extra = None if extra is None else normalized(extra, similarity)
         self.temperature, self.first = temperature, first
         self.alpha, self.weights = alpha, weights
         self.hardness, self.debias = hardness, debias

@@ -26,17 +26,10 @@ def mean_of_rows(block: Callable[[slice], Tensor], rows: int, columns: int) -> T
     if rows <= height:
         return block(slice(0, rows))
     parts = [slice(start, min(start + height, rows)) for start in range(0, rows, height)]
-    sums = [_recomputed(block, part) * (part.stop - part.start) for part in parts]
-    return torch.stack(sums).sum() / rows
-
-
-def _recomputed(block: Callable[[slice], Tensor], part: slice) -> Tensor:
-    """``block(part)``, which the backward pass computes again, so that only the result is kept."""
-    if not torch.is_grad_enabled():
-        return block(part)
     # Nothing here is random, so torch's generator need not be reset.
-    result: Tensor = checkpoint(block, part, use_reentrant=False, preserve_rng_state=False)
-    return result
+    how = {"use_reentrant": False, "preserve_rng_state": False}
+    sums = [checkpoint(block, part, **how) * (part.stop - part.start) for part in parts]
+    return torch.stack(sums).sum() / rows
 
 
 def full(vectors: Tensor) -> Tensor:

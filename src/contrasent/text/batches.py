@@ -240,33 +240,36 @@ class Collator:
         count = max(len(self.views), width)
         views = [*self.views, *[Identity()] * (count - len(self.views))]
         epoch = self.plan.epoch(step) if self.resample_views else 0
-        columns = tuple(
+        made = (
             self._column(view, i if width > 1 else 0, i, rows, epoch)
             for i, view in enumerate(views)
         )
+        columns, unedited = zip(*made, strict=True)
         if self.hard_negatives is not None:
             columns += tuple(self.cache.tokens(1, picked) for picked in self.hard_negatives[rows].T)
         scores = None if self.cache.scores is None else self.cache.scores[rows]
-        return Batch(columns, rows, step, self.plan.seed, scores)
+        return Batch(columns, rows, step, self.plan.seed, scores, unedited)
 
     def _column(
         self, view: View, column: int, index: int, rows: NDArray[np.int64], epoch: int
-    ) -> Tokens:
+    ) -> tuple[Tokens, Tokens]:
+        """What a view makes of a column, and the column."""
+        whole = self.cache.tokens(column, rows)
         if isinstance(view, Identity):
-            return self.cache.tokens(column, rows)
+            return whole, whole
         prompt = self.prompts[column] if self.prompts else ""
         randoms = [random_for(self.plan.seed, VIEW + index, int(row), epoch) for row in rows]
         if view.level == "row":
             if self.cache.following is None:
                 raise TrainingError("next sentences need a corpus in document order")
             offsets = view.many(self.cache.following[rows].tolist(), randoms)
-            return self.cache.tokens(column, rows + np.asarray(offsets, dtype=np.int64))
+            following = self.cache.tokens(column, rows + np.asarray(offsets, dtype=np.int64))
+            return following, following  # another text, and not one that was rewritten
         if view.level == "word":
             texts = view.many([self.cache.text(column, int(row)) for row in rows], randoms)
             arguments = lowered(texts, prompt) if self.lower else (texts, prompt)
-            return self.tokenizer(*arguments)[0]
+            return self.tokenizer(*arguments)[0], whole
         before, after = self.tokenizer.around(prompt)
-        whole = self.cache.tokens(column, rows)
         inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
         own = self.tokenizer.plain(prompt.lower() if self.lower else prompt)
         sizes = [sum(takewhile(bool, map(eq, ids.tolist(), own))) for ids in inner]
@@ -274,7 +277,8 @@ class Collator:
         if view.template:
             before, after = self.tokenizer.around(view.template)
         room = None if self.longest is None else self.longest - len(before) - len(after)
+        made = zip(inner, sizes, view.many(sentences, randoms), strict=True)
         return Tokens.from_rows(
             np.concatenate([before, np.concatenate([ids[:size], new])[:room], after])
-            for ids, size, new in zip(inner, sizes, view.many(sentences, randoms), strict=True)
-        )
+            for ids, size, new in made
+        ), whole

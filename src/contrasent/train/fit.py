@@ -207,7 +207,7 @@ def fit_plan(
     ``on_start`` is called before the first step, after all checks. ``tokens`` is a folder in which
     several runs on a machine share the tokenized corpus; else a run removes its own at its end.
     """
-    settings, objective = plan.settings, plan.objective
+    settings, objective, base = plan.settings, plan.objective, None
     if isinstance(objective, str):
         if resume and (done := plan.finished(folder)) is not None:
             return done
@@ -220,7 +220,7 @@ def fit_plan(
         objective.check(plan.corpus.width, ordered=plan.corpus.documents, scored=plan.corpus.scored)
         prepare.configure(objective, settings)
         shape = geometry_on_stsb() if settings.geometry_every else None
-        selector = ModelSelector(objective.encoder, place, plan.evaluate, shape, plan.keep)
+        selector = ModelSelector(objective.encoder, place, plan.evaluate, shape, plan.keep, base)
         described = objective.describe()
         stored = (place.begun() or {}).get("products") if resume else None
         library = products.use(parallel.from_main(stored or products.used()))
@@ -286,8 +286,9 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         selector.restore(state)
         drift.restore(state["drift"])
     if parallel.is_main():
-        # A run that was killed may have written lines of steps after its last checkpoint.
+        # A run that was killed may have left lines and a model of steps after its last checkpoint.
         place.cut_log(first if resumed else -1)
+        place.promote(selector.best())
     wrapped = parallel.wrap(objective)
     window = 1 if encoder.device.type == "cpu" else WINDOW
     steps = StepRunner(
@@ -313,6 +314,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         }
         if parallel.is_main():
             write_checkpoint(place.checkpoint, objective, optimizer, state)
+            place.promote(selector.best())
         parallel.barrier()
 
     def write_log(metrics: list[StepMetrics]) -> None:

@@ -15,6 +15,7 @@ from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, TrainingError, see
 from contrasent.files import read_object
 from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
+from contrasent.model.description import describe
 from contrasent.report import Report, Row
 from contrasent.text.batches import Collator
 from contrasent.train.run import Evaluate, Gain, Keep, RunFolder
@@ -88,12 +89,10 @@ class Drift:
         """Choose the texts, evenly over the corpus, of pairs the first ones."""
         cache, plan = batches.cache, batches.plan
         # Rows of the texts in the corpus, at most 500: held-out ones, or of all.
-        self.places = np.arange(min(TEXTS, len(cache))) * len(cache) // min(TEXTS, len(cache))
-        if len(cache) - len(plan.rows) >= TEXTS:
-            mask = np.ones(len(cache), np.bool_)
-            mask[plan.rows] = False
-            held_out = np.flatnonzero(mask)
-            self.places = held_out[np.arange(TEXTS) * len(held_out) // TEXTS]
+        rows = np.setdiff1d(np.arange(len(cache)), plan.rows)
+        rows = rows if len(rows) >= TEXTS else np.arange(len(cache))
+        count = min(TEXTS, len(rows))
+        self.places = rows[np.arange(count) * len(rows) // count]
         few = len(cache) < FEWEST_TEXTS
         self.tokens = None if few else cache.tokens(0, self.places)
         # Rarely, as it costs training time: about twenty times in a long run.
@@ -114,13 +113,11 @@ class Drift:
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
-        state = {"values": self.values, "base": self.base, "warned": self.warned}
-        return state | {"latest": self.latest}
+        return {name: getattr(self, name) for name in ("values", "base", "warned", "latest")}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
-        self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
-        self.latest = state["latest"]
+        vars(self).update(state)
 
     def look(self, step: int, learning_rate: float) -> None:
         """Measure if it is time; warn, once in a run, if the model has moved too far."""
@@ -192,12 +189,16 @@ class ModelSelector:
         evaluator: Evaluate | None,
         geometry: Evaluate | None,
         keep: Keep,
+        base: Path | None = None,
     ) -> None:
+        """``base``: the folder that the encoder is from, where training may compare otherwise."""
         self.encoder, self.place = encoder, place
         self.evaluator, self.geometry, self.keep = evaluator, geometry, keep
         self.floor: float | None = getattr(evaluator, "floor", None)
         config = read_object(encoder.source / "config.json") if encoder.source else {}
         self.base_sizes = tuple(config.get("matryoshka_dimensions") or ())
+        prompts = encoder.prompts if base is None else describe(base).prompts
+        self.base_similarity = prompts.similarity
         self.history: list[tuple[int, float]] = []  # (step, score) of every evaluation
         self.base: Report | None = None  # before the first step
         self.report: Report | None = None  # of the best step so far
@@ -232,9 +233,8 @@ class ModelSelector:
                     # The base has its own nested sizes and similarity, not those of this run.
                     encoder = self.encoder
                     trained = encoder.matryoshka_dims, encoder.prompts
-                    similarity = encoder.base_similarity or encoder.prompts.similarity
                     encoder.matryoshka_dims = self.base_sizes
-                    encoder.prompts = replace(encoder.prompts, similarity=similarity)
+                    encoder.prompts = replace(encoder.prompts, similarity=self.base_similarity)
                     save(self.place.base, step, report)
                     encoder.matryoshka_dims, encoder.prompts = trained
             elif self.floor is not None:
@@ -243,7 +243,7 @@ class ModelSelector:
                 self.latest = report
                 if self.report is None or score > max(v for _, v in self.trained()):
                     self.report = report
-                    save(self.place.best, step, report)
+                    save(self.place.new_best(step), step, report)
         self.history.append((step, float(parallel.from_main(score))))
 
     def measure(self, step: int) -> None:
@@ -290,6 +290,6 @@ class ModelSelector:
     def out_of(self, patience: int) -> bool:
         """Whether the last ``patience`` evaluations brought no better one; never if 0."""
         values = [value for _, value in self.trained()]
-        if not patience or not values or self.floor is not None:
+        if not patience or not values:
             return False
         return len(values) - 1 - values.index(max(values)) >= patience

@@ -65,8 +65,9 @@ class Plan:
     note: str = ""  # held-out rows, and limits of the evaluation
 
     def __post_init__(self) -> None:
-        if self.evaluate is None and (patience := self.settings.early_stopping_patience):
-            problem = "needs an evaluation, which this run does not have (--evaluate)"
+        blind = self.evaluate is None or getattr(self.evaluate, "floor", None) is not None
+        if blind and (patience := self.settings.early_stopping_patience):
+            problem = "needs an evaluation that shows gain, which this run lacks (--evaluate)"
             raise OptionError("early_stopping_patience", patience, problem)
 
     def notices(self) -> list[str]:

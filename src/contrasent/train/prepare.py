@@ -85,7 +85,6 @@ def prepare(
     trained = "cosine" if contrast is None else str(contrast.similarity)
     encoder.prompts = replace(encoder.prompts, similarity=trained)
     if compared != trained:
-        encoder.base_similarity = compared
         log.warning("the base compares vectors with %s, the new model with %s", compared, trained)
     if settings.pooling not in (None, encoder.pooling):
         problem = f"{objective} requires pooling {encoder.pooling!r}; omit this setting"
@@ -267,8 +266,10 @@ def mine(
 
     Where too few answers are less alike than the margin, the least alike of the others join them.
     """
-    questions, answers = (_numbers(cache, column, rows) for column in (0, 1))
-    first = np.unique(answers, return_index=True)[1]  # a row for each different answer
+    asked, given = cache.keys()[rows, :2].T  # texts of equal tokens are one
+    questions = np.unique(asked, return_inverse=True)[1]
+    # A row for each different answer, and which of them each row has.
+    _, first, answers = np.unique(given, return_index=True, return_inverse=True)
     if len(first) <= count:
         problem = f"the training pairs have only {len(first)} different answers"
         raise OptionError("hard_negatives", count, problem)
@@ -303,13 +304,6 @@ def mine(
             "use the least similar others", short, len(rows), count, MARGIN * 100,
         )  # fmt: skip
     return negatives
-
-
-def _numbers(cache: TokenCache, column: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers of the texts of rows, from 0; equal texts have equal ones."""
-    known: dict[str, int] = {}
-    numbers = [known.setdefault(cache.text(column, int(row)), len(known)) for row in rows]
-    return np.asarray(numbers, np.int64)
 
 
 def _embed(

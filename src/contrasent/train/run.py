@@ -1,7 +1,7 @@
 """A run's folder: the model at its top, everything about the training under ``run/``; its page.
 
 There are settings.json, log.jsonl, and result.json once it is complete; until then
-checkpoint.safetensors, base/, best/ and last/.
+checkpoint.safetensors, base/, best/ and last/, and best-STEP/ that no checkpoint knows yet.
 """
 
 import json
@@ -167,8 +167,6 @@ class RunFolder:
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
         """Check that the folder may be written; return whether it holds a checkpoint."""
         files.check_writable(self.model, needed)
-        for model in (self.base, self.best, self.last):
-            files.recover_folder(model)
         # Nothing is lost if the run there ended before its first step.
         occupied = sorted(path.name for path in self.model.iterdir())
         early = (self.settings.name, self.tokens.name, files.LOCK, files.HOLDER)
@@ -259,6 +257,20 @@ class RunFolder:
         """Settings chosen for the run there; empty if begun from Python, None if no run."""
         before = self.begun()
         return None if before is None else dict(before.get("defaults", {}))
+
+    def new_best(self, step: int) -> Path:
+        """Where the model of a step that is the best so far waits for the next checkpoint."""
+        self.promote(None)
+        return self.home / f"best-{step}"
+
+    def promote(self, best: tuple[int, float] | None) -> None:
+        """Make a checkpoint's best, step and score, the best model; drop one that it lacks."""
+        with files.writing(self.best):
+            if best and (new := self.home / f"best-{best[0]}").is_dir():
+                shutil.rmtree(self.best, ignore_errors=True)
+                new.rename(self.best)
+            for unknown in self.home.glob("best-*"):
+                shutil.rmtree(unknown)
 
     def cut_log(self, step: int) -> None:
         """Forget log lines of steps from ``step`` on; they will be written again."""

@@ -125,8 +125,6 @@ class StepRunner:
 
     def __post_init__(self) -> None:
         self.moments = moments(self.objective, self.total)
-        on_cpu = self.objective.encoder.device.type == "cpu"
-        self.widened = on_cpu and self.settings.precision == "bf16" and products.widens()
 
     def take(self, step: int) -> list[StepMetrics]:
         """Take a step; return the numbers that have become known."""
@@ -137,8 +135,7 @@ class StepRunner:
             peak = group.get("peak", settings.learning_rate)
             group["lr"] = self._rate(step, peak, group.get("start", start))
         self.optimizer.zero_grad(set_to_none=True)
-        widened = products.Widened() if self.widened else nullcontext()
-        with without_onednn(settings.precision), widened:
+        with without_onednn(settings.precision):
             sums = self._gradient(step)
         self.scaler.unscale_(self.optimizer)
         norm = _clip(list(self.objective.parameters()), settings.max_grad_norm)
@@ -187,7 +184,7 @@ class StepRunner:
             torch.manual_seed(mix(settings.seed, step, parallel.rank(), part))
             number = parallel.rank() * parts + part
             batch = self.collator.batch(step, number, parts * parallel.world())
-            with torch.autocast(device, dtype) if dtype else nullcontext():
+            with products.autocast(device, dtype) if dtype else nullcontext():
                 terms = self.module(batch)
                 loss = self.objective.loss(terms)
             if step in self.moments and walked and not part:
