@@ -428,6 +428,7 @@ def test_utf8_with_a_foreign_byte_stays_utf8(tmp_path):
     ("a.py", "HOST = 'kiel'\n\npassword = 'hunter2secret'\n"),
     ("a.md", "---\napi_key: abcdef123456\n---\nOf kiel.\n\nThe password: hunter2secret\n"),
     ("a.txt", "Log in at kiel.\n\nPassword: hunter2secret\n"),
+    ("b.txt", "Log in at kiel. The password: hunter2secret. Please change it.\n"),
     ("a.html", "<p>At kiel.<p>API key: abcdef123456<pre>password = hunter2secret</pre>"),
     ("a.eml", "Subject: kiel\n\nThe host is kiel.\n\npassword: hunter2secret\n"),
     ("b.eml", "Subject: Your password: hunter2secret\n\nThe host is kiel.\n"),
