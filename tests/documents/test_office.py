@@ -146,6 +146,8 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
     )  # fmt: skip
     coded = "Subject: =?utf-8?q?An_early=00_ferry?=\n\nIt leaves at six.\n"
     assert rows_of(tmp_path, "n.eml", coded)[0][""][0] == "An early ferry"
+    raw = b"Subject: =?iso-8859-1?Q?It=92s?=\nContent-Type: text/html; charset=latin1\n\n5 \x80.\n"
+    assert rows_of(tmp_path, "w.eml", raw)[0][""][:2] == ("It’s", (Section((), ("5 €.",)),))
     found, _ = rows_of(tmp_path, "a.mbox", MBOX)
     assert [(title, sections) for title, sections, _ in found.values()] == [
         ("One", (Section(who, ("Hello from box one.", "From here on.")),)),
@@ -174,6 +176,8 @@ def test_a_hostile_mail_hides_no_other_of_its_file(tmp_path):
 
 @pytest.mark.parametrize(("text", "subject", "own"), [
     ("Yes.\n\n-----Original Message-----\nFrom: Bo\n\nShall we?\n", "Re: x", "Yes."),
+    ("Yes.\n\nFrom: Bo <b@x.org> \nSent: Monday\n\nShall we?\n", "Re: x", "Yes."),
+    ("Ja.\n\nVon: Bo <b@x.org> Gesendet: Montag An: Ann\n\nShall we?\n", "AW: x", "Ja."),
     ("See this.\n\n-----Original Message-----\nFrom: Bo\n\nWe win.\n", "Fwd: x", "We win."),
     ("> all of it\n> is quoted\n", "Re: x", "is quoted"),
     ("> One?\n\nYes.\n\n> Two?\n\nNo, see 1 and 2.\n", "Re: x", "No, see 1 and 2."),
