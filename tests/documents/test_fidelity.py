@@ -229,17 +229,21 @@ def pdf_read(draw):
     return found[0], passed
 
 
-def test_columns_that_are_drawn_row_by_row_are_read_one_after_another():
+@pytest.mark.parametrize("turned", [0, 90, 180, 270])
+def test_columns_that_are_drawn_row_by_row_are_read_one_after_another(turned):
     left = ["The left column tells of", "boats that lie in the", "harbour over winter."]
     right = ["The right one is about", "ladders, and who may", "borrow them at all."]
 
     def draw(canvas):
+        canvas.setPageRotation(turned)
+        canvas.translate(600 * (turned in (90, 180)), 800 * (turned in (180, 270)))
+        canvas.rotate(turned)
         for row, both in enumerate(zip(left, right, strict=True)):
             for at, line in zip((50, 320), both, strict=True):
-                canvas.drawString(at, 700 - 14 * row, line)
+                canvas.drawString(at, 500 - 14 * row, line)
         for row, cells in enumerate([("Drill", "7 euros"), ("Long ladder", "4 euros")]):
-            canvas.drawString(50, 400 - 14 * row, cells[0])
-            canvas.drawString(320, 400 - 14 * row, cells[1])
+            canvas.drawString(50, 300 - 14 * row, cells[0])
+            canvas.drawString(320, 300 - 14 * row, cells[1])
 
     found = texts(pdf_read(draw)[0])
     assert found == [" ".join(left), " ".join(right), "Drill | 7 euros\nLong ladder | 4 euros"]
