@@ -70,7 +70,8 @@ def epub():
         "in/book.opf": package,
         "in/nav.xhtml": "<ol><li>Contents</li></ol>",
         "in/text/a.xhtml": f"<meta charset='latin1'><h1>Zw\xf6</h1>{PROSE}".encode("latin-1"),
-        "in/text/b.xhtml": "<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>",
+        "in/text/b.xhtml":
+            "<head><title/></head><h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>",
     })  # fmt: skip
 
 
@@ -311,6 +312,11 @@ TEXTS = {
         ((), ("Gödel, Été, naïf, Straße, ça, Øre, España Old. at http://a.b home.",))]),
     "c.tex": ("\\title[T]{On {T}rees\\thanks{By X.}}\n\\begin{document}\nMud.\\date{5 {M}ay}\n"
         "\\end{document}", "On Trees By X.", [((), ("Mud.",))]),
+    "d.tex": ("\\title{T}\\begin{document}\\section[Up]{On $x_{i}$}One\\\\[2pt]two\\\\three."
+        "\\begin{lstlisting}[language=C]\n  7 % 3 {\n}\\end{lstlisting}Ends.", "T", [
+        (("On $x_i$",), ("One two three.", "  7 % 3 {\n}", "Ends."))]),
+    "a.xhtml": ("<head><title/><script src='x'/></head><p>Mud.</p><br/>Sand.", "", [
+        ((), ("Mud.", "Sand."))]),
     "a.srt": ("1\n00:00:01,000 --> 00:00:02,000\nHello <i>there</i>,\n\n2\n00:00:03,000 --> "
         "00:00:04,000\ncaptain.\n", "", [((), ("Hello there, captain.",))]),
     "a.vtt": ("WEBVTT\n\nNOTE x\n\n00:01.000 --> 00:02.000\nAhoy.\n", "", [((), ("Ahoy.",))]),

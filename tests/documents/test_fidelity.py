@@ -48,8 +48,8 @@ def texts(parsed):
     ("<dl><dt>Mud<dd>wet earth</dl>", ["Mud", "wet earth"]),
     ("<table><tr><td><table><tr><td>in<td>side</table><td>out</table>", ["in | side", "out"]),
     ("<table><caption>Fees<tr><th>A<td><p>one</p><p>two</p></table>", ["Fees\nA | one two"]),
-    ("a<script>no</script><!-- no --><template>no</template><noscript>seen</noscript>",
-        ["a", "seen"]),
+    ("a<script>no</script><!-- no --><template>no</template><noframes>no</noframes><noscript>seen"
+        "</noscript>", ["a", "seen"]),
     ("<aside>A pull quote.</aside><footer><p>Open till six</p></footer>",
         ["A pull quote.", "Open till six"]),
 ])  # fmt: skip
@@ -98,14 +98,20 @@ def numbered_docx():
         paragraph = file.add_paragraph(text)
         mark = f'<w:ilvl w:val="{level}"/><w:numId w:val="90"/>'
         paragraph._p.get_or_add_pPr().append(parse_xml(f"<w:numPr {nsdecls('w')}>{mark}</w:numPr>"))
-    file.add_paragraph("Plain\ttab & <sign>")
+    last = file.add_paragraph("Plain\ttab & <sign>")._p
+    for run in (
+        "<w:r {}><w:ptab w:leader='none'/><w:t>far</w:t></w:r>",
+        "<w:moveFrom {} w:id='1'><w:r><w:t>gone</w:t></w:r></w:moveFrom>",
+    ):
+        last.append(parse_xml(run.format(nsdecls("w"))))
     return saved(file)
 
 
 def test_the_numbers_that_word_counts_are_read():
     (_, sections, _), _ = read(partial(read_word, ".docx"), numbered_docx())
     assert [text for part in sections for text in part.paragraphs] == [
-        "1. One", "1.a) A", "1.b) B", "(IV) Deep", "2. Two", "2.a) C & <D>", "Plain tab & <sign>",
+        "1. One", "1.a) A", "1.b) B", "(IV) Deep", "2. Two", "2.a) C & <D>",
+        "Plain tab & <sign> far",
     ]  # fmt: skip
 
 
@@ -166,9 +172,17 @@ def test_slides_have_their_own_notes_and_hidden_ones_are_named():
         slide.shapes.title.text = name
     slide.notes_slide.notes_text_frame.text = "Say it slowly."
     file.slides[1]._element.set("show", "0")
-    (_, sections, _), passed = read(read_slides, saved(file))
+    with zipfile.ZipFile(io.BytesIO(saved(file))) as archive:
+        files = {part: archive.read(part) for part in archive.namelist()}
+    links, end = "ppt/slides/_rels/slide1.xml.rels", b"</Relationships>"
+    link = b"<Relationship Id='d' Type='x/diagramData' Target='../d.xml'/>"
+    files[links] = files[links].replace(end, link + end)
+    runs = "<p><r><t>Say </t></r><r><t>yes</t></r></p><p><r><t>Not </t></r><r><t>yes</t></r></p>"
+    files["ppt/d.xml"] = f"<model><t>{runs}</t></model>"
+    (_, sections, _), passed = read(read_slides, zipped(files))
     assert [(part.headings, part.paragraphs, part.page) for part in sections] == [
-        (("First",), ("Text 0",), 1), (("Third",), ("Text 2", "Say it slowly."), 3),
+        (("First",), ("Text 0", "Say yes\nNot yes"), 1),
+        (("Third",), ("Text 2", "Say it slowly."), 3),
     ]  # fmt: skip
     assert passed == [("hidden sheet", ", slide 2")]
 

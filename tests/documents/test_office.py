@@ -62,7 +62,7 @@ def test_headings_tables_and_text_stand_in_their_order_and_nothing_around_them(t
 
 def test_all_formats_that_are_read_are_tested():
     elsewhere = [".csv", ".tsv", ".jsonl", ".parquet", ".eml", ".mbox", ".msg"]
-    same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".xhtml", ".pyi"]
+    same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".pyi"]
     here = {name[1:] for name in (*CONVERTED, *TEXTS)}
     assert {*FORMATS} == here | {*elsewhere, *same_reader, *CODE, *SETTINGS, *SHEETS}
 

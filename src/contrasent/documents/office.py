@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from contrasent.documents.archives import Reason, Report, Skip, check_members, expands
 from contrasent.documents.encodings import decode
-from contrasent.documents.html import add_html
+from contrasent.documents.html import add_xhtml
 from contrasent.documents.sections import Parsed, SectionBuilder
 
 Element = ElementTree.Element
@@ -34,6 +34,18 @@ _PROPERTIES = {
 _EMBEDDED = re.compile(
     r"\A(?:[^/]+/)*(?:embeddings/|charts/chart|Object )[^/]*(?:/content\.xml)?\Z"
 )
+_REWRITTEN = re.compile(r"content\.xml|styles\.xml|word/\w+\.xml")
+_MISREAD = {  # by xberg: what was moved away, tabs of headers, returns; runs of spaces, frames
+    ".docx": [
+        (re.compile(rb"<w:moveFrom [^<>]*[^/<>]>.*?</w:moveFrom>", re.DOTALL), b""),
+        (re.compile(rb"<w:ptab [^<>]*/>"), b"<w:tab/>"),
+        (re.compile(rb"<w:cr ?/>"), b"<w:br/>"),
+    ],
+    ".odt": [
+        (re.compile(rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>"), b" "),
+        (re.compile(rb"</draw:frame>"), b"</draw:frame> "),
+    ],
+}
 _MARK = re.compile(r"\[(?:\^|cmt:)[\w-]{1,20}\]")  # of a note, in the text
 _LOCK = "META-INF/encryption.xml"
 _NUMBER = ("numPr/{*}numId", "numPr/{*}ilvl")
@@ -52,16 +64,9 @@ def read_word(suffix: str, data: bytes, skip: Report) -> Parsed:
         with opened(data) as archive:
             about = properties(archive)
             report_embedded(archive, skip)
-            if suffix == ".docx":
-                data = _numbered(archive) or data
-            else:
-                if _counted(archive):
-                    skip(Reason.NUMBERS, "")
-                # Runs of spaces are spaces, and a space follows each frame.
-                runs = rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>"
-                xml = re.sub(runs, b" ", archive.read("content.xml"))
-                xml = xml.replace(b"</draw:frame>", b"</draw:frame> ")
-                data = _changed(archive, "content.xml", xml)
+            if suffix == ".odt" and _counted(archive):
+                skip(Reason.NUMBERS, "")
+            data = _rewritten(archive, suffix)
     for node in extracted(data, suffix).document.nodes:
         content, layer = json.loads(str(node.content)), str(node.content_layer)
         if layer == "body":
@@ -134,15 +139,18 @@ def opened(data: bytes) -> zipfile.ZipFile:
     return archive
 
 
-def properties(archive: zipfile.ZipFile) -> dict[str, Any]:
+def properties(archive: zipfile.ZipFile, *parts: str) -> dict[str, Any]:
     """Title, author, last change, subject and tags, as the file states them."""
     about = dict[str, Any]()
-    for name in {"docProps/core.xml", "meta.xml"} & {*archive.namelist()}:
+    for name in parts or ("docProps/core.xml", "meta.xml"):
         for element in parsed(archive, name).iter():
             key, text = _PROPERTIES.get(local(element)), (element.text or "").strip()
-            if key and text:
-                text = f"{about[key]}, {text}" if key == "tags" and key in about else text
-                about[key] = max(about.get(key, ""), text) if key == "date" else text
+            if key in ("author", "tags") and text:
+                about.setdefault(key, []).append(text)
+            elif key and text:
+                about[key] = (
+                    max(about.get(key, ""), text) if key == "date" else about.get(key, text)
+                )
     return about
 
 
@@ -202,12 +210,17 @@ def _counted(archive: zipfile.ZipFile) -> bool:
     return not numbered.isdisjoint(attribute(one, "style-name") for one in lists)
 
 
-def _changed(archive: zipfile.ZipFile, name: str, content: bytes) -> bytes:
-    """The archive with another content of one part."""
+def _rewritten(archive: zipfile.ZipFile, suffix: str) -> bytes:
+    """The archive with what xberg misreads written as it reads it."""
     stream = BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as copy:
         for part in archive.namelist():
-            copy.writestr(part, content if part == name else archive.read(part))
+            content = archive.read(part)
+            for pattern, replacement in _MISREAD[suffix] if _REWRITTEN.fullmatch(part) else ():
+                content = pattern.sub(replacement, content)
+            if re.fullmatch(r"word/document\d*\.xml", part):
+                content = _numbered(archive, content)
+            copy.writestr(part, content)
     return stream.getvalue()
 
 
@@ -295,12 +308,11 @@ def _in_form(number: int, form: str) -> str:
     return shown.upper() if form.startswith("upper") else shown
 
 
-def _numbered(archive: zipfile.ZipFile) -> bytes:
-    """A docx with the numbers of its headings and lists as text; b"" if there are none."""
+def _numbered(archive: zipfile.ZipFile, content: bytes) -> bytes:
+    """The text of a docx with the numbers of its headings and lists, if there are any."""
     if "word/numbering.xml" not in archive.namelist():
-        return b""
+        return content
     counted = _Numbering(parsed(archive, "word/numbering.xml"), parsed(archive, "word/styles.xml"))
-    content = archive.read("word/document.xml")
     for _, (prefix, space) in ElementTree.iterparse(BytesIO(content), ["start-ns"]):
         with suppress(ValueError):  # "ns1" is one that the parser gives itself
             ElementTree.register_namespace(prefix, space)
@@ -314,7 +326,7 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
             run = Element(f"{space}r")
             ElementTree.SubElement(run, f"{space}t", {_SPACE: "preserve"}).text = f"{label} "
             one.insert(1, run)
-    return _changed(archive, "word/document.xml", ElementTree.tostring(root, "utf-8"))
+    return ElementTree.tostring(root, "utf-8")
 
 
 # ---------------------------------------------------------------------- slides and books
@@ -337,9 +349,10 @@ def read_slides(data: bytes, skip: Report) -> Parsed:
                 if kind == "notesSlide":
                     _add_shapes(builder, parsed(archive, target), notes=True)
                 elif kind in ("diagramData", "comments", "chart"):
-                    names = ("t", "v") if kind == "chart" else ("t", "text")
-                    found = (x.text for x in parsed(archive, target).iter() if local(x) in names)
-                    builder.lines("\n".join(dict.fromkeys(filter(None, found))))
+                    root = parsed(archive, target)
+                    values = (one.text for one in root.iter() if local(one) in ("v", "text"))
+                    found = dict.fromkeys(filter(None, (*_paragraphs(root), *values)))
+                    builder.lines("\n".join(found))
         report_embedded(archive, skip, charts="/charts/")
     return builder.finish(about.pop("title", ""), about)
 
@@ -385,10 +398,9 @@ def read_epub(data: bytes, skip: Report) -> Parsed:
     with opened(data) as archive:
         root = parsed(archive, "META-INF/container.xml").find(".//{*}rootfile")
         part = attribute(root, "full-path")
-        package, folder, about = parsed(archive, part), posixpath.dirname(part), dict[str, Any]()
-        for one in package.iterfind("{*}metadata/*"):
-            if (key := _PROPERTIES.get(local(one))) and one.text:
-                about.setdefault(key, one.text)
+        package, folder, about = (
+            parsed(archive, part), posixpath.dirname(part), properties(archive, part)
+        )  # fmt: skip
         about.pop("subject", None)
         items = {one.get("id"): one for one in package.iterfind("{*}manifest/{*}item")}
         locked = {unquote(attribute(one, "URI")) for one in parsed(archive, _LOCK).iter()}
@@ -400,5 +412,5 @@ def read_epub(data: bytes, skip: Report) -> Parsed:
             if name in locked:
                 raise Skip(Reason.ENCRYPTED)
             if name in archive.namelist():
-                add_html(builder, decode(archive.read(name))[0])
+                add_xhtml(builder, decode(archive.read(name))[0])
     return builder.finish(about.pop("title", ""), about)

@@ -251,7 +251,7 @@ def _blocks(file: File) -> Iterator[Document]:
 
 
 def _html(file: File) -> Iterator[Document]:
-    parsed, menus = read_html(file.text())
+    parsed, menus = read_html(file.text(), xml=file.entry.suffix == ".xhtml")
     yield file.document(parsed)
     if menus:
         file.skip(Reason.MENUS)
