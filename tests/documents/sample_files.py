@@ -322,7 +322,11 @@ TEXTS = {
     "a.vtt": ("WEBVTT\n\nNOTE x\n\n00:01.000 --> 00:02.000\nAhoy.\n", "", [((), ("Ahoy.",))]),
     "b.vtt": ("WEBVTT\n\n" + "".join(f"00:{n}.000 --> 00:{n}.900\n \nAhoy {n}.\n \n" for n in range(
         20, 31)), "", [((), (" ".join(f"Ahoy {n}." for n in range(20, 30)), "Ahoy 30."))]),
-    "a.org": ("* River\n\n** Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
-    "a.adoc": ("= River\n\n== Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
+    "a.org": ("* River\n\n** Banks\n\nMud.\n#+begin_src sh\n  ls\n#+end_src\n| a | b |\n|---+---|\n"
+        "| c | d |\n\nSand.\n-----\nEnd.\n", "River", [
+        (("Banks",), ("Mud.", "  ls", "a | b\nc | d", "Sand.", "End."))]),
+    "a.adoc": ("= River\n\n== Banks\n\nMud.\n\n[source]\n----\nx = 1\n----\n\n[NOTE]\n===="
+        "\nWet.\n====\n\nLeft\n----\nSand.\n", "River", [
+        (("Banks",), ("Mud.", "[source]", "x = 1", "[NOTE]", "Wet.")), (("Left",), ("Sand.",))]),
 }  # fmt: skip
 """Files of text, and what is read of them: content, title, sections."""
