@@ -33,6 +33,7 @@ from contrasent.documents.sections import (
     Section,
     SectionBuilder,
     clean,
+    flat,
     one_line,
     spelled,
 )
@@ -47,13 +48,16 @@ SPOKEN = {"field": "fields", "fact": "metadata"}
 
 
 def read_table(
-    source: Source, columns: Sequence[str] | None, report: Report
+    source: Source, columns: Sequence[str] | None, report: Report, rows: Sequence[Any] | None = None
 ) -> tuple[str, Iterator[Document]]:
-    """Name the chosen columns, "" if none holds words, and read each row, some without sections."""
+    """Name the chosen columns, "" if none holds words, and read each row, some without sections.
+
+    ``rows``: those of JSON, if they have been read.
+    """
     name = source.shown.rpartition("/")[2].rpartition("#")[2].partition(".")[0]
-    table = open_table(source, lenient=True, join=True)
-    chosen, rows = _read(table, name, columns, report)
-    return chosen, chain(_above(table.source, name, table.above), rows)
+    table = open_table(source, lenient=True, join=True, rows=rows, each=flat)
+    chosen, documents = _read(table, name, columns, report)
+    return chosen, chain(_above(table.source, name, table.above), documents)
 
 
 def _above(shown: str, name: str, lines: Sequence[str]) -> list[Document]:
