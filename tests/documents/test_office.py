@@ -11,6 +11,7 @@ from sample_files import (
     PROSE,
     STAFF,
     TEXTS,
+    compound,
     docx,
     epub,
     msg,
@@ -22,6 +23,7 @@ from sample_files import (
     pptx,
     saved,
     xlsx,
+    zipped,
 )
 
 from contrasent.documents.folder import FORMATS, DocumentSource, Section
@@ -201,10 +203,15 @@ def test_scans_and_encrypted_files_each_have_their_reason(tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf([[(12, "Text of a page.")]]))
     (tmp_path / "b.pdf").write_bytes(pdf([[], []]))
     (tmp_path / "c.pdf").write_bytes(pdf([[(12, PROSE)]], encrypt="swordfish"))
+    office = compound({"EncryptionInfo": b"\4", "EncryptedPackage": b"x"})
+    open_document = zipped({"META-INF/manifest.xml": "<encryption-data/>", "content.xml": b"\xff"})
+    locked = ["c.pdf", "d.docx", "d.pptx", "d.xlsx", "e.ods", "e.odt"]
+    for name in locked[1:]:
+        (tmp_path / name).write_bytes(office if name[0] == "d" else open_document)
     source = DocumentSource(tmp_path)
     assert [d.id for d in source] == ["a.pdf"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
-    assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": ["c.pdf"]}
+    assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": locked}
 
 
 def test_what_is_attached_to_a_pdf_is_read_and_a_page_without_text_is_none(tmp_path):

@@ -47,7 +47,7 @@ _MISREAD = {  # by xberg: what was moved away, tabs of headers, returns; runs of
     ],
 }
 _MARK = re.compile(r"\[(?:\^|cmt:)[\w-]{1,20}\]")  # of a note, in the text
-_LOCK = "META-INF/encryption.xml"
+_LOCK, _MANIFEST = "META-INF/encryption.xml", "META-INF/manifest.xml"
 _NUMBER = ("numPr/{*}numId", "numPr/{*}ilvl")
 _TITLES = ("title", "ctrTitle")
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
@@ -59,14 +59,13 @@ _ROMAN = (
 
 def read_word(suffix: str, data: bytes, skip: Report) -> Parsed:
     """Title, sections and metadata of a docx or an odt."""
-    about, builder = dict[str, Any](), SectionBuilder()
-    if zipfile.is_zipfile(BytesIO(data)):
-        with opened(data) as archive:
-            about = properties(archive)
-            report_embedded(archive, skip)
-            if suffix == ".odt" and _counted(archive):
-                skip(Reason.NUMBERS, "")
-            data = _rewritten(archive, suffix)
+    builder = SectionBuilder()
+    with opened(data) as archive:
+        about = properties(archive)
+        report_embedded(archive, skip)
+        if suffix == ".odt" and _counted(archive):
+            skip(Reason.NUMBERS, "")
+        data = _rewritten(archive, suffix)
     for node in extracted(data, suffix).document.nodes:
         content, layer = json.loads(str(node.content)), str(node.content_layer)
         if layer == "body":
@@ -92,18 +91,10 @@ def extracted(data: bytes, suffix: str) -> Any:
         content_filter=xberg.ContentFilterConfig(strip_repeating_text=False, **keep),
     )
     given = xberg.ExtractInput(kind="bytes", bytes=data, mime_type=MEDIA[suffix])
-    try:
-        result = asyncio.run(xberg.extract(given, config))
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever it raises for a broken file
-        problem = str(error)
-    else:
-        if result.results:
-            return result.results[0]
-        problem = " ".join(str(getattr(error, "message", error)) for error in result.errors)
-    encrypted = re.search("password|encrypt", problem, re.IGNORECASE)
-    raise Skip(Reason.ENCRYPTED if encrypted else Reason.BROKEN)
+    result = asyncio.run(xberg.extract(given, config))
+    if not result.results:
+        raise Skip(Reason.BROKEN)
+    return result.results[0]
 
 
 def _add(builder: SectionBuilder, content: dict[str, Any]) -> None:
@@ -132,11 +123,20 @@ def _add(builder: SectionBuilder, content: dict[str, Any]) -> None:
 
 
 def opened(data: bytes) -> zipfile.ZipFile:
-    """The archive that an office file is, unless it unpacks to far too much."""
+    """The archive that an office file is, unless it is locked or unpacks to far too much."""
+    check_unlocked(data)
     archive = zipfile.ZipFile(BytesIO(data))
+    if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
+        raise Skip(Reason.ENCRYPTED)
     if any(map(expands, check_members(archive, len(data)))):
         raise Skip(Reason.EXPANDS)
     return archive
+
+
+def check_unlocked(data: bytes) -> None:
+    """Refuse a file of Office with a password, which is an archive within a compound file."""
+    if data.startswith(b"\xd0\xcf\x11\xe0") and "EncryptedPackage".encode("utf-16-le") in data:
+        raise Skip(Reason.ENCRYPTED)
 
 
 def properties(archive: zipfile.ZipFile, *parts: str) -> dict[str, Any]:
@@ -218,7 +218,9 @@ def _rewritten(archive: zipfile.ZipFile, suffix: str) -> bytes:
             content = archive.read(part)
             for pattern, replacement in _MISREAD[suffix] if _REWRITTEN.fullmatch(part) else ():
                 content = pattern.sub(replacement, content)
-            if re.fullmatch(r"word/document\d*\.xml", part):
+            # Word on the web writes "document2.xml".
+            part = re.sub(r"\A(word/(?:_rels/)?document)\d+\.xml", r"\1.xml", part)
+            if part == "word/document.xml":
                 content = _numbered(archive, content)
             copy.writestr(part, content)
     return stream.getvalue()
@@ -398,9 +400,7 @@ def read_epub(data: bytes, skip: Report) -> Parsed:
     with opened(data) as archive:
         root = parsed(archive, "META-INF/container.xml").find(".//{*}rootfile")
         part = attribute(root, "full-path")
-        package, folder, about = (
-            parsed(archive, part), posixpath.dirname(part), properties(archive, part)
-        )  # fmt: skip
+        package, about = parsed(archive, part), properties(archive, part)
         about.pop("subject", None)
         items = {one.get("id"): one for one in package.iterfind("{*}manifest/{*}item")}
         locked = {unquote(attribute(one, "URI")) for one in parsed(archive, _LOCK).iter()}
@@ -408,7 +408,8 @@ def read_epub(data: bytes, skip: Report) -> Parsed:
             item = items.get(one.get("idref"))
             if item is None or "nav" in item.get("properties", "").split():
                 continue
-            name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
+            href = posixpath.join(posixpath.dirname(part), unquote(item.get("href", "")))
+            name = posixpath.normpath(href)
             if name in locked:
                 raise Skip(Reason.ENCRYPTED)
             if name in archive.namelist():

@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 from contrasent.documents.archives import Reason, Report, Skip
 from contrasent.documents.office import (
     attribute,
+    check_unlocked,
     link_of,
     local,
     opened,
@@ -181,6 +182,7 @@ def read_book(data: bytes, skip: Report) -> tuple[list[Sheet], dict[str, Any]]:
         import python_calamine
     except ImportError:
         raise Skip(Reason.NEEDS_DOCUMENTS) from None
+    check_unlocked(data)
     facts, told = dict[str, Sheet](), dict[str, Any]()
     if zipfile.is_zipfile(BytesIO(data)):
         with opened(data) as archive:
