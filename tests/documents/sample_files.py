@@ -56,6 +56,9 @@ def zipped(files):
     return stream.getvalue()
 
 
+XHTML = "<html xmlns='http://www.w3.org/1999/xhtml'><head><title/></head>"
+
+
 def epub():
     package = """<package xmlns="http://www.idpf.org/2007/opf"><metadata
       xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Rivers</dc:title></metadata><manifest>
@@ -70,8 +73,7 @@ def epub():
         "in/book.opf": package,
         "in/nav.xhtml": "<ol><li>Contents</li></ol>",
         "in/text/a.xhtml": f"<meta charset='latin1'><h1>Zw\xf6</h1>{PROSE}".encode("latin-1"),
-        "in/text/b.xhtml":
-            "<head><title/></head><h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>",
+        "in/text/b.xhtml": f"{XHTML}<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>",
     })  # fmt: skip
 
 
@@ -315,7 +317,7 @@ TEXTS = {
     "d.tex": ("\\title{T}\\begin{document}\\section[Up]{On $x_{i}$}One\\\\[2pt]two\\\\three."
         "\\begin{lstlisting}[language=C]\n  7 % 3 {\n}\\end{lstlisting}Ends.", "T", [
         (("On $x_i$",), ("One two three.", "  7 % 3 {\n}", "Ends."))]),
-    "a.xhtml": ("<head><title/><script src='x'/></head><p>Mud.</p><br/>Sand.", "", [
+    "a.xhtml": (f"{XHTML}<script src='x'/><p>Mud.</p><br/>Sand.", "", [
         ((), ("Mud.", "Sand."))]),
     "a.srt": ("1\n00:00:01,000 --> 00:00:02,000\nHello <i>there</i>,\n\n2\n00:00:03,000 --> "
         "00:00:04,000\ncaptain.\n", "", [((), ("Hello there, captain.",))]),

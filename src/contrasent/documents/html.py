@@ -54,9 +54,9 @@ class _Lines(SectionBuilder):
             self.texts.append("\n".join(mark + line for line in text.split("\n")))
 
 
-def read_html(text: str, *, xml: bool = False) -> tuple[Parsed, bool]:
+def read_html(text: str) -> tuple[Parsed, bool]:
     """Title, sections and metadata of a page or a part of one, and whether menus were left out."""
-    root, builder = _parsed(text, xml=xml), SectionBuilder()
+    root, builder = _parsed(text), SectionBuilder()
     page, metadata = _Page(builder), dict[str, Any]()
     page.read(root)
     for node in root.css("meta"):
@@ -68,9 +68,9 @@ def read_html(text: str, *, xml: bool = False) -> tuple[Parsed, bool]:
     return builder.finish("" if head is None else head.text(), metadata), page.menus
 
 
-def add_xhtml(builder: SectionBuilder, text: str) -> None:
+def add_html(builder: SectionBuilder, text: str) -> None:
     """Add the headings and the text of a page."""
-    _Page(builder).read(_parsed(text, xml=True))
+    _Page(builder).read(_parsed(text))
 
 
 def html_text(text: str) -> str:
@@ -80,12 +80,14 @@ def html_text(text: str) -> str:
     return "\n\n".join(lines.texts)
 
 
-def _parsed(text: str, *, xml: bool = False) -> "LexborNode":
+def _parsed(text: str) -> "LexborNode":
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
         raise Skip(Reason.NEEDS_DOCUMENTS) from None
-    root = LexborHTMLParser(_EMPTY.sub(r"<\1\2></\1>", text) if xml else text).root
+    if "1999/xhtml" in text[:2000]:
+        text = _EMPTY.sub(r"<\1\2></\1>", text)
+    root = LexborHTMLParser(text).root
     if root is None:
         raise Skip(Reason.EMPTY)
     return root

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from contrasent.documents.archives import Reason, Report, Skip, check_members, expands
 from contrasent.documents.encodings import decode
-from contrasent.documents.html import add_xhtml
+from contrasent.documents.html import add_html
 from contrasent.documents.sections import Parsed, SectionBuilder
 
 Element = ElementTree.Element
@@ -413,5 +413,5 @@ def read_epub(data: bytes, skip: Report) -> Parsed:
             if name in locked:
                 raise Skip(Reason.ENCRYPTED)
             if name in archive.namelist():
-                add_xhtml(builder, decode(archive.read(name))[0])
+                add_html(builder, decode(archive.read(name))[0])
     return builder.finish(about.pop("title", ""), about)

@@ -247,7 +247,7 @@ def _blocks(file: File) -> Iterator[Document]:
 
 
 def _html(file: File) -> Iterator[Document]:
-    parsed, menus = read_html(file.text(), xml=file.entry.suffix == ".xhtml")
+    parsed, menus = read_html(file.text())
     yield file.document(parsed)
     if menus:
         file.skip(Reason.MENUS)
