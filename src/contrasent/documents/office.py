@@ -328,7 +328,7 @@ def _numbered(archive: zipfile.ZipFile, content: bytes) -> bytes:
             run = Element(f"{space}r")
             ElementTree.SubElement(run, f"{space}t", {_SPACE: "preserve"}).text = f"{label} "
             one.insert(1, run)
-    return ElementTree.tostring(root, "utf-8")
+    return bytes(ElementTree.tostring(root, "utf-8"))
 
 
 # ---------------------------------------------------------------------- slides and books
