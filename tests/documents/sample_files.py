@@ -56,6 +56,9 @@ def zipped(files):
     return stream.getvalue()
 
 
+XHTML = "<html xmlns='http://www.w3.org/1999/xhtml'><head><title/></head>"
+
+
 def epub():
     package = """<package xmlns="http://www.idpf.org/2007/opf"><metadata
       xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Rivers</dc:title></metadata><manifest>
@@ -70,7 +73,7 @@ def epub():
         "in/book.opf": package,
         "in/nav.xhtml": "<ol><li>Contents</li></ol>",
         "in/text/a.xhtml": f"<meta charset='latin1'><h1>Zw\xf6</h1>{PROSE}".encode("latin-1"),
-        "in/text/b.xhtml": "<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>",
+        "in/text/b.xhtml": f"{XHTML}<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>",
     })  # fmt: skip
 
 
@@ -311,12 +314,21 @@ TEXTS = {
         ((), ("Gödel, Été, naïf, Straße, ça, Øre, España Old. at http://a.b home.",))]),
     "c.tex": ("\\title[T]{On {T}rees\\thanks{By X.}}\n\\begin{document}\nMud.\\date{5 {M}ay}\n"
         "\\end{document}", "On Trees By X.", [((), ("Mud.",))]),
+    "d.tex": ("\\title{T}\\begin{document}\\section[Up]{On $x_{i}$}One\\\\[2pt]two\\\\three."
+        "\\begin{lstlisting}[language=C]\n  7 % 3 {\n}\\end{lstlisting}Ends.", "T", [
+        (("On $x_i$",), ("One two three.", "  7 % 3 {\n}", "Ends."))]),
+    "a.xhtml": (f"{XHTML}<script src='x'/><p>Mud.</p><br/>Sand.", "", [
+        ((), ("Mud.", "Sand."))]),
     "a.srt": ("1\n00:00:01,000 --> 00:00:02,000\nHello <i>there</i>,\n\n2\n00:00:03,000 --> "
         "00:00:04,000\ncaptain.\n", "", [((), ("Hello there, captain.",))]),
     "a.vtt": ("WEBVTT\n\nNOTE x\n\n00:01.000 --> 00:02.000\nAhoy.\n", "", [((), ("Ahoy.",))]),
     "b.vtt": ("WEBVTT\n\n" + "".join(f"00:{n}.000 --> 00:{n}.900\n \nAhoy {n}.\n \n" for n in range(
         20, 31)), "", [((), (" ".join(f"Ahoy {n}." for n in range(20, 30)), "Ahoy 30."))]),
-    "a.org": ("* River\n\n** Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
-    "a.adoc": ("= River\n\n== Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
+    "a.org": ("* River\n\n** Banks\n\nMud.\n#+begin_src sh\n  ls\n#+end_src\n| a | b |\n|---+---|\n"
+        "| c | d |\n\nSand.\n-----\nEnd.\n", "River", [
+        (("Banks",), ("Mud.", "  ls", "a | b\nc | d", "Sand.", "End."))]),
+    "a.adoc": ("= River\n\n== Banks\n\nMud.\n\n[source]\n----\nx = 1\n----\n\n[NOTE]\n===="
+        "\nWet.\n====\n\nLeft\n----\nSand.\n", "River", [
+        (("Banks",), ("Mud.", "[source]", "x = 1", "[NOTE]", "Wet.")), (("Left",), ("Sand.",))]),
 }  # fmt: skip
 """Files of text, and what is read of them: content, title, sections."""

@@ -48,8 +48,8 @@ def texts(parsed):
     ("<dl><dt>Mud<dd>wet earth</dl>", ["Mud", "wet earth"]),
     ("<table><tr><td><table><tr><td>in<td>side</table><td>out</table>", ["in | side", "out"]),
     ("<table><caption>Fees<tr><th>A<td><p>one</p><p>two</p></table>", ["Fees\nA | one two"]),
-    ("a<script>no</script><!-- no --><template>no</template><noscript>seen</noscript>",
-        ["a", "seen"]),
+    ("a<script>no</script><!-- no --><template>no</template><noframes>no</noframes><noscript>seen"
+        "</noscript>", ["a", "seen"]),
     ("<aside>A pull quote.</aside><footer><p>Open till six</p></footer>",
         ["A pull quote.", "Open till six"]),
 ])  # fmt: skip
@@ -98,22 +98,32 @@ def numbered_docx():
         paragraph = file.add_paragraph(text)
         mark = f'<w:ilvl w:val="{level}"/><w:numId w:val="90"/>'
         paragraph._p.get_or_add_pPr().append(parse_xml(f"<w:numPr {nsdecls('w')}>{mark}</w:numPr>"))
-    file.add_paragraph("Plain\ttab & <sign>")
+    last = file.add_paragraph("Plain\ttab & <sign>")._p
+    for run in (
+        "<w:r {}><w:ptab w:leader='none'/><w:t>far</w:t></w:r>",
+        "<w:moveFrom {} w:id='1'><w:r><w:t>gone</w:t></w:r></w:moveFrom>",
+    ):
+        last.append(parse_xml(run.format(nsdecls("w"))))
     return saved(file)
 
 
 def test_the_numbers_that_word_counts_are_read():
     (_, sections, _), _ = read(partial(read_word, ".docx"), numbered_docx())
     assert [text for part in sections for text in part.paragraphs] == [
-        "1. One", "1.a) A", "1.b) B", "(IV) Deep", "2. Two", "2.a) C & <D>", "Plain tab & <sign>",
+        "1. One", "1.a) A", "1.b) B", "(IV) Deep", "2. Two", "2.a) C & <D>",
+        "Plain tab & <sign> far",
     ]  # fmt: skip
 
 
-def test_embedded_objects_of_a_document_are_named():
+def test_embedded_objects_of_a_document_are_named_whatever_its_part_is_called():
+    def named(text):  # as Word on the web does
+        return text.replace(b"document.xml", b"document2.xml")
+
     with zipfile.ZipFile(io.BytesIO(numbered_docx())) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+        files = {named(n.encode()).decode(): named(archive.read(n)) for n in archive.namelist()}
     data = zipped({**files, "word/embeddings/sums.xlsx": b"x"})
-    passed = read(partial(read_word, ".docx"), data)[1]
+    parsed, passed = read(partial(read_word, ".docx"), data)
+    assert "1.a) A" in texts(parsed)
     assert passed == [("object embedded in a document", "#word/embeddings/sums.xlsx")]
 
 
@@ -166,9 +176,17 @@ def test_slides_have_their_own_notes_and_hidden_ones_are_named():
         slide.shapes.title.text = name
     slide.notes_slide.notes_text_frame.text = "Say it slowly."
     file.slides[1]._element.set("show", "0")
-    (_, sections, _), passed = read(read_slides, saved(file))
+    with zipfile.ZipFile(io.BytesIO(saved(file))) as archive:
+        files = {part: archive.read(part) for part in archive.namelist()}
+    links, end = "ppt/slides/_rels/slide1.xml.rels", b"</Relationships>"
+    link = b"<Relationship Id='d' Type='x/diagramData' Target='../d.xml'/>"
+    files[links] = files[links].replace(end, link + end)
+    runs = "<p><r><t>Say </t></r><r><t>yes</t></r></p><p><r><t>Not </t></r><r><t>yes</t></r></p>"
+    files["ppt/d.xml"] = f"<model><t>{runs}</t></model>"
+    (_, sections, _), passed = read(read_slides, zipped(files))
     assert [(part.headings, part.paragraphs, part.page) for part in sections] == [
-        (("First",), ("Text 0",), 1), (("Third",), ("Text 2", "Say it slowly."), 3),
+        (("First",), ("Text 0", "Say yes\nNot yes"), 1),
+        (("Third",), ("Text 2", "Say it slowly."), 3),
     ]  # fmt: skip
     assert passed == [("hidden sheet", ", slide 2")]
 
@@ -229,17 +247,21 @@ def pdf_read(draw):
     return found[0], passed
 
 
-def test_columns_that_are_drawn_row_by_row_are_read_one_after_another():
+@pytest.mark.parametrize("turned", [0, 90, 180, 270])
+def test_columns_that_are_drawn_row_by_row_are_read_one_after_another(turned):
     left = ["The left column tells of", "boats that lie in the", "harbour over winter."]
     right = ["The right one is about", "ladders, and who may", "borrow them at all."]
 
     def draw(canvas):
+        canvas.setPageRotation(turned)
+        canvas.translate(600 * (turned in (90, 180)), 800 * (turned in (180, 270)))
+        canvas.rotate(turned)
         for row, both in enumerate(zip(left, right, strict=True)):
             for at, line in zip((50, 320), both, strict=True):
-                canvas.drawString(at, 700 - 14 * row, line)
+                canvas.drawString(at, 500 - 14 * row, line)
         for row, cells in enumerate([("Drill", "7 euros"), ("Long ladder", "4 euros")]):
-            canvas.drawString(50, 400 - 14 * row, cells[0])
-            canvas.drawString(320, 400 - 14 * row, cells[1])
+            canvas.drawString(50, 300 - 14 * row, cells[0])
+            canvas.drawString(320, 300 - 14 * row, cells[1])
 
     found = texts(pdf_read(draw)[0])
     assert found == [" ".join(left), " ".join(right), "Drill | 7 euros\nLong ladder | 4 euros"]
@@ -428,6 +450,7 @@ def test_utf8_with_a_foreign_byte_stays_utf8(tmp_path):
     ("a.py", "HOST = 'kiel'\n\npassword = 'hunter2secret'\n"),
     ("a.md", "---\napi_key: abcdef123456\n---\nOf kiel.\n\nThe password: hunter2secret\n"),
     ("a.txt", "Log in at kiel.\n\nPassword: hunter2secret\n"),
+    ("b.txt", "Log in at kiel. The password: hunter2secret. Please change it.\n"),
     ("a.html", "<p>At kiel.<p>API key: abcdef123456<pre>password = hunter2secret</pre>"),
     ("a.eml", "Subject: kiel\n\nThe host is kiel.\n\npassword: hunter2secret\n"),
     ("b.eml", "Subject: Your password: hunter2secret\n\nThe host is kiel.\n"),

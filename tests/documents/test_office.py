@@ -11,6 +11,7 @@ from sample_files import (
     PROSE,
     STAFF,
     TEXTS,
+    compound,
     docx,
     epub,
     msg,
@@ -22,6 +23,7 @@ from sample_files import (
     pptx,
     saved,
     xlsx,
+    zipped,
 )
 
 from contrasent.documents.folder import FORMATS, DocumentSource, Section
@@ -62,7 +64,7 @@ def test_headings_tables_and_text_stand_in_their_order_and_nothing_around_them(t
 
 def test_all_formats_that_are_read_are_tested():
     elsewhere = [".csv", ".tsv", ".jsonl", ".parquet", ".eml", ".mbox", ".msg"]
-    same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".xhtml", ".pyi"]
+    same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".pyi"]
     here = {name[1:] for name in (*CONVERTED, *TEXTS)}
     assert {*FORMATS} == here | {*elsewhere, *same_reader, *CODE, *SETTINGS, *SHEETS}
 
@@ -146,6 +148,8 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
     )  # fmt: skip
     coded = "Subject: =?utf-8?q?An_early=00_ferry?=\n\nIt leaves at six.\n"
     assert rows_of(tmp_path, "n.eml", coded)[0][""][0] == "An early ferry"
+    raw = b"Subject: =?iso-8859-1?Q?It=92s?=\nContent-Type: text/html; charset=latin1\n\n5 \x80.\n"
+    assert rows_of(tmp_path, "w.eml", raw)[0][""][:2] == ("It’s", (Section((), ("5 €.",)),))
     found, _ = rows_of(tmp_path, "a.mbox", MBOX)
     assert [(title, sections) for title, sections, _ in found.values()] == [
         ("One", (Section(who, ("Hello from box one.", "From here on.")),)),
@@ -174,6 +178,8 @@ def test_a_hostile_mail_hides_no_other_of_its_file(tmp_path):
 
 @pytest.mark.parametrize(("text", "subject", "own"), [
     ("Yes.\n\n-----Original Message-----\nFrom: Bo\n\nShall we?\n", "Re: x", "Yes."),
+    ("Yes.\n\nFrom: Bo <b@x.org> \nSent: Monday\n\nShall we?\n", "Re: x", "Yes."),
+    ("Ja.\n\nVon: Bo <b@x.org> Gesendet: Montag An: Ann\n\nShall we?\n", "AW: x", "Ja."),
     ("See this.\n\n-----Original Message-----\nFrom: Bo\n\nWe win.\n", "Fwd: x", "We win."),
     ("> all of it\n> is quoted\n", "Re: x", "is quoted"),
     ("> One?\n\nYes.\n\n> Two?\n\nNo, see 1 and 2.\n", "Re: x", "No, see 1 and 2."),
@@ -197,10 +203,15 @@ def test_scans_and_encrypted_files_each_have_their_reason(tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf([[(12, "Text of a page.")]]))
     (tmp_path / "b.pdf").write_bytes(pdf([[], []]))
     (tmp_path / "c.pdf").write_bytes(pdf([[(12, PROSE)]], encrypt="swordfish"))
+    office = compound({"EncryptionInfo": b"\4", "EncryptedPackage": b"x"})
+    open_document = zipped({"META-INF/manifest.xml": "<encryption-data/>", "content.xml": b"\xff"})
+    locked = ["c.pdf", "d.docx", "d.pptx", "d.xlsx", "e.ods", "e.odt"]
+    for name in locked[1:]:
+        (tmp_path / name).write_bytes(office if name[0] == "d" else open_document)
     source = DocumentSource(tmp_path)
     assert [d.id for d in source] == ["a.pdf"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
-    assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": ["c.pdf"]}
+    assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": locked}
 
 
 def test_what_is_attached_to_a_pdf_is_read_and_a_page_without_text_is_none(tmp_path):

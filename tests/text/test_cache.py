@@ -2,7 +2,7 @@
 
 import os
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -87,24 +87,17 @@ def test_runs_share_a_folder(tokenizer, bert, tmp_path):
             made.append(1)
             return super().__iter__()
 
-    def open_both(results, at):
-        for by in (tokenizer, longer):
-            corpus = open_corpus(ROWS)
-            corpus.__class__ = Counted
-            cache = tokenized(corpus, by, tmp_path / "c", lower=False, shared=True)
-            results[at].append([cache.tokens(0, np.arange(3))[i].tolist() for i in range(3)])
+    def found(by):
+        corpus = open_corpus(ROWS)
+        corpus.__class__ = Counted
+        cache = tokenized(corpus, by, tmp_path / "c", lower=False, shared=True)
+        return [row.tolist() for row in cache.tokens(0, np.arange(3))]
 
-    results = [[], []]
-    both = [threading.Thread(target=open_both, args=(results, at)) for at in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
+    by = [tokenizer, tokenizer, longer, longer]
+    with ThreadPoolExecutor(2) as threads:
+        results = [*threads.map(found, by)]
     assert len(made) == 2  # one of each tokenizer, whoever came first
-    for found in results:
-        for by, rows in zip((tokenizer, longer), found, strict=True):
-            expected, _ = by([row[0] for row in ROWS])
-            assert rows == [expected[i].tolist() for i in range(3)]
+    assert results == [[row.tolist() for row in one([r[0] for r in ROWS])[0]] for one in by]
     assert len(files(tmp_path / "c")) == 2
 
 

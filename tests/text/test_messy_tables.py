@@ -219,6 +219,8 @@ def test_a_header_is_kept(tmp_path, head):
 @pytest.mark.parametrize("rows", [
     [("Rome", "1,200", "2024-01-02"), ("Oslo", "900", "2024-02-03"), ("Rome", "12", "2024-03-04")],
     [("Applicant", "Dora Klein"), ("Street", "Hafenweg 3"), ("Amount", "5000"), ("Due", "1.2.24")],
+    [("How do I get an answer?", "By post in a week."), ("Where is it?", "At the quay in a shed."),
+     ("When do you open?", "At six, or a bit later."), ("Who has the key?", "Bo, next door.")],
 ])  # fmt: skip
 def test_a_first_row_of_data_is_data(tmp_path, rows):
     path = written(tmp_path, "a.csv", table(*zip(*rows, strict=True)))

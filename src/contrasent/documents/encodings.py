@@ -94,16 +94,23 @@ def _beyond_ascii(data: bytes) -> bytes:
     return b"".join(line for line in data.splitlines(keepends=True) if not line.isascii())
 
 
+def named(name: str) -> str:
+    """The encoding that a text names, Latin-1 as browsers read it; "" if there is none."""
+    with suppress(LookupError, UnicodeError):
+        "a".encode(name)  # base64 is a codec, but not of text
+        found = codecs.lookup(name).name
+        return WESTERN if found == "iso8859-1" else found
+    return ""
+
+
 def known(name: str) -> str:
     """An encoding that was given, by the name that Python has for it; "" if none was."""
-    try:
-        "a".encode(name or "utf-8")  # base64 is a codec, but not of text
-        return codecs.lookup(name).name if name else ""
-    except (LookupError, UnicodeError):
+    if name and not named(name):
         problem = (
             "is not an encoding; use for instance cp1252, iso-8859-2, cp1251, shift_jis or gb18030"
         )
-        raise OptionError("--encoding", name, problem) from None
+        raise OptionError("--encoding", name, problem)
+    return named(name)
 
 
 def marked(start: bytes) -> str:
@@ -146,13 +153,9 @@ codecs.register_error(FOREIGN, _foreign)
 
 def _declared(start: bytes) -> str:
     for found in _DECLARED.finditer(start[:2048]):
-        name = next(filter(None, found.groups())).decode("ascii", "ignore").casefold()
-        with suppress(LookupError, UnicodeError):
-            "a".encode(name)
-            known = codecs.lookup(name).name
-            if known not in ("utf-8", "utf-16", "utf-32"):
-                # Browsers read Latin-1 as Windows-1252.
-                return WESTERN if known in ("iso8859-1", "ascii") else known
+        name = named(next(filter(None, found.groups())).decode("ascii", "ignore"))
+        if name and name not in ("utf-8", "utf-16", "utf-32"):
+            return WESTERN if name == "ascii" else name
     return ""
 
 

@@ -1,5 +1,6 @@
 """HTML to sections, by the parser of selectolax: what a reader of the page can see."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from contrasent.documents.archives import Reason, Skip
@@ -10,7 +11,14 @@ if TYPE_CHECKING:
 
 LINKED = 0.6  # share of its letters in links from which an aside, a header or a footer is a menu
 DEEPEST = 8  # tables in one another of which rows are read as such
-_UNSEEN = {"script", "style", "template", "head", "object", "iframe", "canvas", "rp", "datalist"}
+_UNSEEN = {
+    "script", "style", "template", "head", "object", "iframe", "canvas", "rp", "datalist",
+    "noframes",
+}  # fmt: skip
+# "<title/>", which in XHTML ends there and in HTML does not.
+_EMPTY = re.compile(
+    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([\w:-]+)([^<>]*)/>"
+)
 _ASIDES = {"aside", "footer", "header"}
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 # The text of all other elements continues the line.
@@ -46,7 +54,7 @@ class _Lines(SectionBuilder):
             self.texts.append("\n".join(mark + line for line in text.split("\n")))
 
 
-def read_html(text: str, title: str = "") -> tuple[Parsed, bool]:
+def read_html(text: str) -> tuple[Parsed, bool]:
     """Title, sections and metadata of a page or a part of one, and whether menus were left out."""
     root, builder = _parsed(text), SectionBuilder()
     page, metadata = _Page(builder), dict[str, Any]()
@@ -57,8 +65,7 @@ def read_html(text: str, title: str = "") -> tuple[Parsed, bool]:
         if name and about.get("content"):
             metadata[name] = max(str(metadata.get(name, "")), str(about["content"]))
     head = root.css_first("head > title")
-    title = title or (head.text() if head is not None else "")
-    return builder.finish(title, metadata), page.menus
+    return builder.finish("" if head is None else head.text(), metadata), page.menus
 
 
 def add_html(builder: SectionBuilder, text: str) -> None:
@@ -78,6 +85,8 @@ def _parsed(text: str) -> "LexborNode":
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
         raise Skip(Reason.NEEDS_DOCUMENTS) from None
+    if "1999/xhtml" in text[:2000]:
+        text = _EMPTY.sub(r"<\1\2></\1>", text)
     root = LexborHTMLParser(text).root
     if root is None:
         raise Skip(Reason.EMPTY)

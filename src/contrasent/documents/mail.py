@@ -13,7 +13,7 @@ from mimetypes import guess_extension
 from typing import IO, Any
 
 from contrasent.documents.archives import Skip
-from contrasent.documents.encodings import decode
+from contrasent.documents.encodings import decode, named
 from contrasent.documents.html import html_text
 from contrasent.documents.markup import without_tags
 from contrasent.documents.sections import one_line
@@ -31,7 +31,9 @@ _FORWARDED = re.compile(r"\A\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
 _ORIGINAL = re.compile(  # a whole mail below the answer, as Outlook leaves it
     r"^-{2,20} ?(?:original message|urspr\w{1,9}liche nachricht|message d.origine|mensaje original"
     r"|messaggio originale|oorspronkelijk bericht) ?-{2,20}$"
-    r"|^_{20,99}\n{1,2}\*{0,2}(?:from|von|de|da|van)\b",
+    r"|^_{20,99}\n{1,2}\*{0,2}(?:from|von|de|da|van)\b"
+    r"|^\*{0,2}(?:from|von|de|da|van) ?:.{1,200}?\s\*{0,2}"
+    r"(?:sent|gesendet|envoy\w|enviado(?: el)?|inviato|verzonden) ?:",
     re.IGNORECASE | re.MULTILINE,
 )
 _SAYS = re.compile(r"[\d@<].{0,200}[:：]\**$", re.DOTALL)  # "On 3 May 2024 Ann wrote:"
@@ -145,7 +147,7 @@ def _stated(read: Callable[[], object]) -> object:
 
 def _decoded_header(value: object) -> str:
     """A header as text, cut if it is long."""
-    text = str(value or "")[:LONGEST_HEADER]
+    text = re.sub(r"(?i)=\?iso-8859-1(?=[?*])", "=?cp1252", str(value or "")[:LONGEST_HEADER])
     with suppress(LookupError, ValueError, HeaderParseError):  # an unknown character set
         text = str(make_header(decode_header(text)))
     return one_line(text)
@@ -165,7 +167,7 @@ def _payload(part: Any) -> bytes:
 
 
 def _decoded(part: Any) -> str:
-    data, charset = _payload(part), str(_stated(part.get_content_charset))
+    data, charset = _payload(part), named(str(_stated(part.get_content_charset)))
     with suppress(LookupError, ValueError):
         return data.decode(charset).replace("\r\n", "\n").replace("\0", "")
     with suppress(Skip):

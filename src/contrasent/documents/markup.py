@@ -130,19 +130,37 @@ def read_notebook(text: str) -> Parsed:
     return builder.finish()
 
 
-def read_marked(mark: str, text: str) -> Parsed:
-    """Markdown, but for the mark of its headings: "*" in Org mode, "=" in AsciiDoc."""
-    marks = re.compile(rf"^({re.escape(mark)}{{1,6}}) ", re.MULTILINE)
-    return read_markdown(marks.sub(lambda found: "#" * len(found[1]) + " ", text))
+def read_marked(mark: str, fence: str, text: str) -> Parsed:
+    """Org mode ("*") and AsciiDoc ("=") as Markdown, by the marks of headings, code and tables."""
+    lines, end, blocks = [""], "", set[str]()  # the end of code, and of what else is open
+    for line in map(str.rstrip, text.split("\n")):
+        above, marks = lines[-1], len(line) - len(line.lstrip(mark))
+        # A line under a heading.
+        titled = mark == "=" and above[:1].isalnum() and abs(len(above) - len(line)) < 2
+        if end:
+            line, end = ("```", "") if line.casefold().startswith(end) else (line, end)
+        elif 0 < marks < 7 and line[marks : marks + 1] == " ":
+            line = "#" * marks + line[marks:]
+        elif re.fullmatch(fence, line, re.IGNORECASE) and not titled:
+            line, end = "```", "#+end_" if mark == "*" else line
+        elif re.fullmatch(r"[=*_+-]{4,}", line) and (line in blocks or not titled):
+            blocks ^= {line}
+            line = ""
+        elif line.startswith("|-"):
+            line = line.replace("+", "|")
+        lines.append(line)
+    return read_markdown("\n".join(lines))
 
 
 # ---------------------------------------------------------------------- TeX
 
 _TEX_INLINE = re.compile(r"\\(?:emph|text\w{2}|underline|mbox|url|texttt|textsc)\{([^{}]{0,500})\}")
-_PART = re.compile(r"\\(part|chapter|(?:sub){0,2}section|paragraph)\*?\{([^{}]{0,300})\}")
+_ARGUMENT = r"(?:\[[^\]\n]{0,200}\])?\{((?:[^{}]|\{[^{}]{0,300}\}){0,500})\}"
+_PART = re.compile(rf"\\(part|chapter|(?:sub){{0,2}}section|paragraph)\*?{_ARGUMENT}")
 _PARTS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
-_TEX_ABOUT = re.compile(
-    r"\\(title|author|date)(?:\[[^\]\n]{0,200}\])?\{((?:[^{}]|\{[^{}]{0,300}\}){0,500})\}"
+_TEX_ABOUT = re.compile(rf"\\(title|author|date){_ARGUMENT}")
+_LISTING = re.compile(
+    r"\\(begin|end)\{(?:verbatim|lstlisting|minted)\}(?:\[[^\]\n]{0,300}\])?(?:\{\w{1,30}\})?"
 )
 _ACCENTED = "'`^\"~=.cvuHr"
 _ACCENTS = "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0327\u030c\u0306\u030b\u030a"  # of each
@@ -155,31 +173,42 @@ _TEX = [
     (re.compile(r"\\(?:label|ref|eqref|cite\w?|includegraphics|usepackage|bibliography\w{0,5}"
                 r"|documentclass)(?:\[[^\]\n]{0,200}\])?\{[^{}]{0,500}\}"), ""),
     (re.compile(r"\\(?:begin|end)\{[^{}]{0,50}\}(?:\[[^\]\n]{0,100}\])?|\\item\b|\\par\b"), "\n\n"),
+    (re.compile(r"\\\\(?:\[[^\]\n]{0,20}\])?"), " "),
     (re.compile(r"\\([%&_#$])"), r"\1"),
     (re.compile(r"\\(?:footnote|thanks)\b|\}\{"), " "),
-    (re.compile(r"\\[a-zA-Z]+\*?|[{}]|\\\\"), ""),
+    (re.compile(r"\\[a-zA-Z]+\*?|[{}]"), ""),
     (re.compile(r"~"), " "),
     (re.compile(r" (?=[.,;:)])"), ""),
 ]  # fmt: skip
 
 
 def read_tex(text: str) -> Parsed:
-    """Title, author, parts and prose of TeX; formulas stay as they are written."""
+    """Title, author, parts, prose and code of TeX."""
     text = _ACCENT.sub(lambda found: found[2] + _ACCENTS[_ACCENTED.index(found[1])], text)
     text = _LETTER.sub(lambda found: _LETTERS[found[1]], text)
     for _ in range(2):  # for nested ones
         text = _TEX_INLINE.sub(r"\1", text)
     about = {name: without_tex(value) for name, value in _TEX_ABOUT.findall(text)}
     _, begins, body = text.partition("\\begin{document}")
-    builder, start, body = SectionBuilder(), 0, _TEX_ABOUT.sub("", body if begins else text)
-    for part in [*_PART.finditer(body), None]:
-        end = len(body) if part is None else part.start()
-        for block in re.split(r"\n[ \t]*\n", without_tex(body[start:end])):
+    builder, pieces = SectionBuilder(), _LISTING.split(_TEX_ABOUT.sub("", body if begins else text))
+    for kind, piece in zip(["end", *pieces[1::2]], pieces[::2], strict=True):
+        if kind == "begin":
+            builder.lines(piece)
+        else:
+            _add_tex(builder, piece)
+    return builder.finish(about.pop("title", ""), about)
+
+
+def _add_tex(builder: SectionBuilder, text: str) -> None:
+    """Add the parts and the prose of a piece of TeX."""
+    start = 0
+    for part in [*_PART.finditer(text), None]:
+        end = len(text) if part is None else part.start()
+        for block in re.split(r"\n[ \t]*\n", without_tex(text[start:end])):
             builder.paragraph(block)
         if part is not None:
             builder.heading(_PARTS.index(part[1]) + 1, without_tex(part[2]))
             start = part.end()
-    return builder.finish(about.pop("title", ""), about)
 
 
 def without_tex(text: str) -> str:

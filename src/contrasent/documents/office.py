@@ -34,8 +34,20 @@ _PROPERTIES = {
 _EMBEDDED = re.compile(
     r"\A(?:[^/]+/)*(?:embeddings/|charts/chart|Object )[^/]*(?:/content\.xml)?\Z"
 )
+_REWRITTEN = re.compile(r"content\.xml|styles\.xml|word/\w+\.xml")
+_MISREAD = {  # by xberg: what was moved away, tabs of headers, returns; runs of spaces, frames
+    ".docx": [
+        (re.compile(rb"<w:moveFrom [^<>]*[^/<>]>.*?</w:moveFrom>", re.DOTALL), b""),
+        (re.compile(rb"<w:ptab [^<>]*/>"), b"<w:tab/>"),
+        (re.compile(rb"<w:cr ?/>"), b"<w:br/>"),
+    ],
+    ".odt": [
+        (re.compile(rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>"), b" "),
+        (re.compile(rb"</draw:frame>"), b"</draw:frame> "),
+    ],
+}
 _MARK = re.compile(r"\[(?:\^|cmt:)[\w-]{1,20}\]")  # of a note, in the text
-_LOCK = "META-INF/encryption.xml"
+_LOCK, _MANIFEST = "META-INF/encryption.xml", "META-INF/manifest.xml"
 _NUMBER = ("numPr/{*}numId", "numPr/{*}ilvl")
 _TITLES = ("title", "ctrTitle")
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
@@ -47,21 +59,13 @@ _ROMAN = (
 
 def read_word(suffix: str, data: bytes, skip: Report) -> Parsed:
     """Title, sections and metadata of a docx or an odt."""
-    about, builder = dict[str, Any](), SectionBuilder()
-    if zipfile.is_zipfile(BytesIO(data)):
-        with opened(data) as archive:
-            about = properties(archive)
-            report_embedded(archive, skip)
-            if suffix == ".docx":
-                data = _numbered(archive) or data
-            else:
-                if _counted(archive):
-                    skip(Reason.NUMBERS, "")
-                # Runs of spaces are spaces, and a space follows each frame.
-                runs = rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>"
-                xml = re.sub(runs, b" ", archive.read("content.xml"))
-                xml = xml.replace(b"</draw:frame>", b"</draw:frame> ")
-                data = _changed(archive, "content.xml", xml)
+    builder = SectionBuilder()
+    with opened(data) as archive:
+        about = properties(archive)
+        report_embedded(archive, skip)
+        if suffix == ".odt" and _counted(archive):
+            skip(Reason.NUMBERS, "")
+        data = _rewritten(archive, suffix)
     for node in extracted(data, suffix).document.nodes:
         content, layer = json.loads(str(node.content)), str(node.content_layer)
         if layer == "body":
@@ -87,18 +91,10 @@ def extracted(data: bytes, suffix: str) -> Any:
         content_filter=xberg.ContentFilterConfig(strip_repeating_text=False, **keep),
     )
     given = xberg.ExtractInput(kind="bytes", bytes=data, mime_type=MEDIA[suffix])
-    try:
-        result = asyncio.run(xberg.extract(given, config))
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever it raises for a broken file
-        problem = str(error)
-    else:
-        if result.results:
-            return result.results[0]
-        problem = " ".join(str(getattr(error, "message", error)) for error in result.errors)
-    encrypted = re.search("password|encrypt", problem, re.IGNORECASE)
-    raise Skip(Reason.ENCRYPTED if encrypted else Reason.BROKEN)
+    result = asyncio.run(xberg.extract(given, config))
+    if not result.results:
+        raise Skip(Reason.BROKEN)
+    return result.results[0]
 
 
 def _add(builder: SectionBuilder, content: dict[str, Any]) -> None:
@@ -127,22 +123,34 @@ def _add(builder: SectionBuilder, content: dict[str, Any]) -> None:
 
 
 def opened(data: bytes) -> zipfile.ZipFile:
-    """The archive that an office file is, unless it unpacks to far too much."""
+    """The archive that an office file is, unless it is locked or unpacks to far too much."""
+    check_unlocked(data)
     archive = zipfile.ZipFile(BytesIO(data))
+    if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
+        raise Skip(Reason.ENCRYPTED)
     if any(map(expands, check_members(archive, len(data)))):
         raise Skip(Reason.EXPANDS)
     return archive
 
 
-def properties(archive: zipfile.ZipFile) -> dict[str, Any]:
+def check_unlocked(data: bytes) -> None:
+    """Refuse a file of Office with a password, which is an archive within a compound file."""
+    if data.startswith(b"\xd0\xcf\x11\xe0") and "EncryptedPackage".encode("utf-16-le") in data:
+        raise Skip(Reason.ENCRYPTED)
+
+
+def properties(archive: zipfile.ZipFile, *parts: str) -> dict[str, Any]:
     """Title, author, last change, subject and tags, as the file states them."""
     about = dict[str, Any]()
-    for name in {"docProps/core.xml", "meta.xml"} & {*archive.namelist()}:
+    for name in parts or ("docProps/core.xml", "meta.xml"):
         for element in parsed(archive, name).iter():
             key, text = _PROPERTIES.get(local(element)), (element.text or "").strip()
-            if key and text:
-                text = f"{about[key]}, {text}" if key == "tags" and key in about else text
-                about[key] = max(about.get(key, ""), text) if key == "date" else text
+            if key in ("author", "tags") and text:
+                about.setdefault(key, []).append(text)
+            elif key and text:
+                about[key] = (
+                    max(about.get(key, ""), text) if key == "date" else about.get(key, text)
+                )
     return about
 
 
@@ -202,12 +210,19 @@ def _counted(archive: zipfile.ZipFile) -> bool:
     return not numbered.isdisjoint(attribute(one, "style-name") for one in lists)
 
 
-def _changed(archive: zipfile.ZipFile, name: str, content: bytes) -> bytes:
-    """The archive with another content of one part."""
+def _rewritten(archive: zipfile.ZipFile, suffix: str) -> bytes:
+    """The archive with what xberg misreads written as it reads it."""
     stream = BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as copy:
         for part in archive.namelist():
-            copy.writestr(part, content if part == name else archive.read(part))
+            content = archive.read(part)
+            for pattern, replacement in _MISREAD[suffix] if _REWRITTEN.fullmatch(part) else ():
+                content = pattern.sub(replacement, content)
+            # Word on the web writes "document2.xml".
+            part = re.sub(r"\A(word/(?:_rels/)?document)\d+\.xml", r"\1.xml", part)
+            if part == "word/document.xml":
+                content = _numbered(archive, content)
+            copy.writestr(part, content)
     return stream.getvalue()
 
 
@@ -295,12 +310,11 @@ def _in_form(number: int, form: str) -> str:
     return shown.upper() if form.startswith("upper") else shown
 
 
-def _numbered(archive: zipfile.ZipFile) -> bytes:
-    """A docx with the numbers of its headings and lists as text; b"" if there are none."""
+def _numbered(archive: zipfile.ZipFile, content: bytes) -> bytes:
+    """The text of a docx with the numbers of its headings and lists, if there are any."""
     if "word/numbering.xml" not in archive.namelist():
-        return b""
+        return content
     counted = _Numbering(parsed(archive, "word/numbering.xml"), parsed(archive, "word/styles.xml"))
-    content = archive.read("word/document.xml")
     for _, (prefix, space) in ElementTree.iterparse(BytesIO(content), ["start-ns"]):
         with suppress(ValueError):  # "ns1" is one that the parser gives itself
             ElementTree.register_namespace(prefix, space)
@@ -314,7 +328,7 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
             run = Element(f"{space}r")
             ElementTree.SubElement(run, f"{space}t", {_SPACE: "preserve"}).text = f"{label} "
             one.insert(1, run)
-    return _changed(archive, "word/document.xml", ElementTree.tostring(root, "utf-8"))
+    return bytes(ElementTree.tostring(root, "utf-8"))
 
 
 # ---------------------------------------------------------------------- slides and books
@@ -337,9 +351,10 @@ def read_slides(data: bytes, skip: Report) -> Parsed:
                 if kind == "notesSlide":
                     _add_shapes(builder, parsed(archive, target), notes=True)
                 elif kind in ("diagramData", "comments", "chart"):
-                    names = ("t", "v") if kind == "chart" else ("t", "text")
-                    found = (x.text for x in parsed(archive, target).iter() if local(x) in names)
-                    builder.lines("\n".join(dict.fromkeys(filter(None, found))))
+                    root = parsed(archive, target)
+                    values = (one.text for one in root.iter() if local(one) in ("v", "text"))
+                    found = dict.fromkeys(filter(None, (*_paragraphs(root), *values)))
+                    builder.lines("\n".join(found))
         report_embedded(archive, skip, charts="/charts/")
     return builder.finish(about.pop("title", ""), about)
 
@@ -385,10 +400,7 @@ def read_epub(data: bytes, skip: Report) -> Parsed:
     with opened(data) as archive:
         root = parsed(archive, "META-INF/container.xml").find(".//{*}rootfile")
         part = attribute(root, "full-path")
-        package, folder, about = parsed(archive, part), posixpath.dirname(part), dict[str, Any]()
-        for one in package.iterfind("{*}metadata/*"):
-            if (key := _PROPERTIES.get(local(one))) and one.text:
-                about.setdefault(key, one.text)
+        package, about = parsed(archive, part), properties(archive, part)
         about.pop("subject", None)
         items = {one.get("id"): one for one in package.iterfind("{*}manifest/{*}item")}
         locked = {unquote(attribute(one, "URI")) for one in parsed(archive, _LOCK).iter()}
@@ -396,7 +408,8 @@ def read_epub(data: bytes, skip: Report) -> Parsed:
             item = items.get(one.get("idref"))
             if item is None or "nav" in item.get("properties", "").split():
                 continue
-            name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
+            href = posixpath.join(posixpath.dirname(part), unquote(item.get("href", "")))
+            name = posixpath.normpath(href)
             if name in locked:
                 raise Skip(Reason.ENCRYPTED)
             if name in archive.namelist():

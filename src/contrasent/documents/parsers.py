@@ -4,8 +4,8 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from email.utils import parseaddr
 from functools import partial
 from importlib.util import find_spec
@@ -26,14 +26,13 @@ from contrasent.documents.sections import (
     Section,
     clean,
     described,
-    flat,
     holds_key,
     one_line,
     without_keys,
 )
 from contrasent.documents.tables import form_of, read_book, read_rows, read_table
 from contrasent.documents.text_formats import CODE, SETTINGS, WIDEST, read_blocks, read_text
-from contrasent.text.sources import SHEETS, Lines, Source
+from contrasent.text.sources import SHEETS, Source
 
 LITERAL = frozenset((*CODE, *SETTINGS, ".json", ".py", ".pyi", ".ipynb", ".xml"))
 """Suffixes of files in which what is assigned to the name of a password is one."""
@@ -66,6 +65,7 @@ class File:
     data: bytes | None = None  # of a file that is attached to another
     depth: int = 0
     tabular: bool = False  # its documents are rows
+    skipped: list[str] = field(default_factory=list)  # parts of it, and of what is attached
 
     @property
     def name(self) -> str:
@@ -113,6 +113,7 @@ class File:
 
     def skip(self, reason: Reason, part: str = "") -> None:
         """Have a part reported that is not read, such as ", page 3"."""
+        self.skipped.append(part)
         self.tell("skip", reason, f"{self.name}{part}")
 
     def document(self, parsed: Parsed, part: str = "") -> Document:
@@ -166,16 +167,11 @@ def documents(
 
     ``most``: characters of one; ``encoding``: that of text that is not UTF-8 and declares none.
     """
-    told, found = set[str](), False
-
-    def telling(kind: str, *values: Any) -> None:
-        told.add(kind)
-        tell(kind, *values)
-
-    for document in _read(File(entry, columns, most, encoding, telling)):
+    file, found = File(entry, columns, most, encoding, tell), False
+    for document in _read(file):
         found = True
         yield document
-    if not found and "skip" not in told:
+    if not (found or file.skipped):
         raise Skip(Reason.EMPTY)
 
 
@@ -337,25 +333,10 @@ def _outlook(file: File) -> Iterator[Document]:
 # ---------------------------------------------------------------------- rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines(Source):
-    """Lines of a table; objects within those of JSON are dissolved: {"at.town": "Ulm"}."""
-
-    given: Callable[[], Iterable[str]] | None = None  # instead of those of the file
-
-    def lines(self) -> Lines:
-        for number, line in enumerate(self.given(), 1) if self.given else Source.lines(self):
-            if self.form == ".jsonl" and line.count("{") > 1:
-                with suppress(ValueError, RecursionError):  # reported where rows are read
-                    if isinstance(row := json.loads(line), dict):
-                        line = json.dumps(flat(row), ensure_ascii=False)
-            yield number, line
-
-
 def _table(file: File) -> Iterator[Document]:
     """The rows of csv, tsv and lines of JSON."""
     form = file.entry.suffix if file.entry.suffix in (".csv", ".tsv") else ".jsonl"
-    yield from _rows(file, _Lines(file.open, form, file.name, None, file.sniff().name, FOREIGN))
+    yield from _rows(file, Source(file.open, form, file.name, None, file.sniff().name, FOREIGN))
 
 
 def _json(file: File) -> Iterator[Document]:
@@ -367,14 +348,13 @@ def _json(file: File) -> Iterator[Document]:
         lines = text.strip()
         json.loads(lines.partition("\n")[0])  # else it is broken
         data = lines.encode("utf-8", "replace")
-        yield from _rows(file, _Lines(lambda: BytesIO(data), ".jsonl", file.name))
+        yield from _rows(file, Source(lambda: BytesIO(data), ".jsonl", file.name))
         return
     if isinstance(values, dict):
         file.check(text)
         yield file.document((file.name.rpartition("/")[2], *text_formats.read_object(values)[1:]))
     elif isinstance(values, list):
-        given = partial(map, json.dumps, values)  # a line when it is its turn
-        yield from _rows(file, _Lines(file.open, ".jsonl", file.name, given=given))
+        yield from _rows(file, Source(file.open, ".jsonl", file.name), values)
     else:
         raise Skip(Reason.NO_LIST)
 
@@ -385,14 +365,14 @@ def _parquet(file: File) -> Iterator[Document]:
     yield from _rows(file, Source(file.open, ".parquet", file.name))
 
 
-def _rows(file: File, source: Source) -> Iterator[Document]:
+def _rows(file: File, source: Source, rows: list[Any] | None = None) -> Iterator[Document]:
     """The rows of a table by its columns."""
     file.tabular = True
-    columns, rows = read_table(source, file.columns, file.skip)
+    columns, documents = read_table(source, file.columns, file.skip, rows)
     if not columns:
         raise Skip(Reason.NO_COLUMN)
     file.tell("columns", columns)
-    yield from rows
+    yield from documents
 
 
 def _sheets(file: File) -> Iterator[Document]:
@@ -448,8 +428,8 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys((".py", ".pyi"), partial(_text, text_formats.read_python)),
     ".tex": partial(_text, markup.read_tex),
     ".rst": partial(_text, markup.read_rst),
-    ".org": partial(_text, partial(markup.read_marked, "*")),
-    ".adoc": partial(_text, partial(markup.read_marked, "=")),
+    ".org": partial(_text, partial(markup.read_marked, "*", r"#\+begin_.*")),
+    ".adoc": partial(_text, partial(markup.read_marked, "=", r"-{4,}|\.{4,}|\|={3,}")),
     ".xml": partial(_text, text_formats.read_xml),
     **dict.fromkeys((".ics", ".vcf"), partial(_text, text_formats.read_calendar)),
     **dict.fromkeys((".srt", ".vtt"), partial(_text, text_formats.read_captions)),

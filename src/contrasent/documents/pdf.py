@@ -17,7 +17,7 @@ from contrasent.documents.archives import Reason, Report, Skip
 from contrasent.documents.sections import Parsed, SectionBuilder, proper_title
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
+    from pypdfium2 import PdfDocument, PdfPage
 
 GAP, NARROW = 1.5, 0.5  # heights of a letter that part columns; where other rows have them
 LARGER = 1.12  # times the most usual height of letters from which a short paragraph is a heading
@@ -77,7 +77,7 @@ def read_pdf(
         document.init_forms()
         read, length = list[tuple[list[list[_Line]], list[str]]](), 0
         for number, page in enumerate(document, 1):
-            rows, meaning = _rows(page.get_textpage())
+            rows, meaning = _rows(page)
             notes = list(_notes(document, page))
             letters = sum(len(line.text) for row in rows for line in row)
             length += letters
@@ -106,9 +106,18 @@ def read_pdf(
     return _built(read, about.get("Title", ""), metadata), attached
 
 
-def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
+def _rows(page: "PdfPage") -> tuple[list[list[_Line]], bool]:
     """The lines of a page, each cut at wide gaps; and whether its letters have a meaning."""
     import pypdfium2.raw as c
+
+    text, turns = page.get_textpage(), page.get_rotation() // 90
+
+    def box(at: int, *, loose: bool = False) -> tuple[float, float, float, float]:
+        """Left, bottom, right and top of a letter on the page as it is shown."""
+        left, bottom, right, top = text.get_charbox(at, loose=loose)
+        for _ in range(turns):
+            left, bottom, right, top = bottom, -right, top, -left
+        return left, bottom, right, top
 
     codes = [c.FPDFText_GetUnicode(text.raw, at) for at in range(text.count_chars())]
 
@@ -116,8 +125,8 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
         letters = "".join(map(chr, codes[first : last + 1]))
         letters = letters.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         shown = next((at for at in range(first, last + 1) if chr(codes[at]).isalnum()), first)
-        _, low, _, high = text.get_charbox(shown, loose=True)
-        left, right = text.get_charbox(first)[0], text.get_charbox(last)[2]
+        _, low, _, high = box(shown, loose=True)
+        left, right = box(first)[0], box(last)[2]
         return _Line(" ".join(letters.split()), left, right, high, high - low)
 
     rows, row, start, last, height = list[list[_Line]](), list[_Line](), -1, -1, 0.0
@@ -129,10 +138,10 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
         elif code not in (32, 160):
             if start < 0:
                 start = at
-                _, low, _, high = text.get_charbox(at, loose=True)
+                _, low, _, high = box(at, loose=True)
                 height = high - low
             elif last < at - 1:  # spaces before
-                gap = text.get_charbox(at)[0] - text.get_charbox(last)[2]
+                gap = box(at)[0] - box(last)[2]
                 if gap > NARROW * height > 0:
                     row, start = [*row, line(start, last)], at
             last = at

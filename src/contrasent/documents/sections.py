@@ -65,9 +65,11 @@ _TOLD = re.compile(
     re.IGNORECASE | re.M,
 )
 _HINTS = (  # every key contains one of these
-    "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "gh", "glpat-",
-    "xox", "AIza", "ya29.", "hf_", "npm_", "pypi-", "SG.", "eyJ", "://",
+    "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "ghp_", "gho_",
+    "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza", "ya29.", "hf_", "npm_", "pypi-",
+    "SG.", "eyJ", "://",
 )  # fmt: skip
+_NAME_HINTS = ("pass", "pwd", "secret", "key", "token")  # and every name one of these
 _KEY_END = "-----END"
 # In the lines of a private key: base 64, or a header.
 _OF_KEY = re.compile(r"[A-Za-z0-9+/=]{30}|^[\w-]+: |^[A-Za-z0-9+/=]*$")
@@ -275,7 +277,14 @@ def clean(text: str) -> str:
 
 def holds_key(text: str, *, literal: bool = False) -> bool:
     """Whether a line holds a key."""
-    return bool(_KEY.search(text) or (_ASSIGNED if literal else _TOLD).search(text))
+    assigned = _ASSIGNED if literal else _TOLD
+    return _may_hold_key(text) and bool(_KEY.search(text) or assigned.search(text))
+
+
+def _may_hold_key(text: str) -> bool:
+    folded = text.casefold()
+    named = any(hint in folded for hint in _NAME_HINTS)
+    return named or any(hint in text for hint in _HINTS)
 
 
 def without_keys(
@@ -286,7 +295,6 @@ def without_keys(
     What is assigned to the name of a password is one; in prose it must have a digit. ``literal``:
     it is code, configuration or a table, where any literal is one.
     """
-    assigned = _ASSIGNED if literal else _TOLD
     cleaned, total, inside, hidden = [], 0, False, set[tuple[str, ...]]()
     for section in sections:
         paragraphs = []
@@ -294,7 +302,7 @@ def without_keys(
         hidden |= {section.headings[:n] for n, key in enumerate(keyed, 1) if key}
         headings = tuple(one for one, key in zip(section.headings, keyed, strict=True) if not key)
         for text in section.paragraphs:
-            if inside or any(hint in text for hint in _HINTS) or assigned.search(text):
+            if inside or _may_hold_key(text):
                 text, count, inside = _clean(text, inside, literal)
                 total += count
             if text:

@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 from contrasent.documents.archives import Reason, Report, Skip
 from contrasent.documents.office import (
     attribute,
+    check_unlocked,
     link_of,
     local,
     opened,
@@ -33,6 +34,7 @@ from contrasent.documents.sections import (
     Section,
     SectionBuilder,
     clean,
+    flat,
     one_line,
     spelled,
 )
@@ -47,13 +49,16 @@ SPOKEN = {"field": "fields", "fact": "metadata"}
 
 
 def read_table(
-    source: Source, columns: Sequence[str] | None, report: Report
+    source: Source, columns: Sequence[str] | None, report: Report, rows: Sequence[Any] | None = None
 ) -> tuple[str, Iterator[Document]]:
-    """Name the chosen columns, "" if none holds words, and read each row, some without sections."""
+    """Name the chosen columns, "" if none holds words, and read each row, some without sections.
+
+    ``rows``: those of JSON, if they have been read.
+    """
     name = source.shown.rpartition("/")[2].rpartition("#")[2].partition(".")[0]
-    table = open_table(source, lenient=True, join=True)
-    chosen, rows = _read(table, name, columns, report)
-    return chosen, chain(_above(table.source, name, table.above), rows)
+    table = open_table(source, lenient=True, join=True, rows=rows, each=flat)
+    chosen, documents = _read(table, name, columns, report)
+    return chosen, chain(_above(table.source, name, table.above), documents)
 
 
 def _above(shown: str, name: str, lines: Sequence[str]) -> list[Document]:
@@ -177,6 +182,7 @@ def read_book(data: bytes, skip: Report) -> tuple[list[Sheet], dict[str, Any]]:
         import python_calamine
     except ImportError:
         raise Skip(Reason.NEEDS_DOCUMENTS) from None
+    check_unlocked(data)
     facts, told = dict[str, Sheet](), dict[str, Any]()
     if zipfile.is_zipfile(BytesIO(data)):
         with opened(data) as archive:

@@ -73,6 +73,7 @@ NEVER = re.compile(
     r"number|no|nr|code|key|count|length|label|lang|language|type|class|category|status|score|tags?)"
 )
 """Names of columns that are not trained on, such as ticket_id and created_at."""
+LONGEST = 4  # words of a name
 ROW_IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
 """Names of columns whose values name rows in an index."""
 
@@ -120,8 +121,9 @@ def is_named(name: str, role: str) -> bool:
 
 
 def is_known(name: str) -> bool:
-    """Whether a name says what a column holds."""
-    return any(is_named(name, role) for role in NAMES)
+    """Whether a name says what a column holds; a sentence such as "What is the answer?" is none."""
+    short = len(name.split()) + name.endswith((".", "!", "?")) <= LONGEST
+    return short and any(is_named(name, role) for role in NAMES)
 
 
 def is_never_trained_on(name: str) -> bool:

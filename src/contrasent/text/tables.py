@@ -112,6 +112,8 @@ def open_table(
     lenient: bool = False,
     all_keys: bool = False,
     join: bool = False,
+    rows: Sequence[Any] | None = None,
+    each: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Table:
     """Read the head of a file.
 
@@ -123,6 +125,8 @@ def open_table(
         all_keys: read all of a jsonl, since the columns are then the keys of all rows.
         join: the cells of a row beyond the last column are text of the last one; else its cells
             are ``LONG``.
+        rows: those of a jsonl that have been read.
+        each: what is made of each object of jsonl.
     """
     if file.form in COLUMNAR:
         return _columnar_table(file)
@@ -133,7 +137,9 @@ def open_table(
 
     def values() -> Iterator[Record]:
         read = _json_values if form == ".jsonl" else _json_list
-        return _sound(read(file.lines(), file.shown), lenient)
+        found = read(file.lines(), file.shown) if rows is None else _listed(rows, file.shown)
+        for number, value in _sound(found, lenient):
+            yield number, each(value) if each and isinstance(value, dict) else value
 
     for _, value in values() if objects and all_keys else ():
         keys |= dict.fromkeys(value if isinstance(value, dict) else ())
@@ -469,9 +475,13 @@ def _json_list(lines: Lines, source: str) -> _Rows:
     except (RecursionError, ValueError):
         return _json_values(iter(read), source)
     if isinstance(whole, list):
-        absent = InputError(source, "null is not a text")
-        return ((n, absent if value is None else value) for n, value in enumerate(whole, 1))
+        return _listed(whole, source)
     raise InputError(source, f"{brief(whole)} is neither a list of rows nor one row per line")
+
+
+def _listed(values: Sequence[Any], source: str) -> _Rows:
+    absent = InputError(source, "null is not a text")
+    return ((n, absent if value is None else value) for n, value in enumerate(values, 1))
 
 
 def _json_values(lines: Lines, source: str) -> _Rows:

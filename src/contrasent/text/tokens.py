@@ -213,9 +213,16 @@ class Tokenizer:
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
         """Tokenize sentences."""
-        if SLOT in prompt:
-            return self._in_template(sentences, prompt)
-        if prompt:
+        templated = SLOT in prompt
+        before, after = (ids.tolist() for ids in self.around(prompt)) if templated else ([], [])
+        room = self.max_seq_length - len(before) - len(after)
+        if room < 1:
+            problem = (
+                f"the template {prompt!r} leaves no room for a sentence; its own tokens number "
+                f"{len(before) + len(after)}"
+            )
+            raise OptionError("max_seq_length", self.max_seq_length, problem)
+        if prompt and not templated:
             sentences = [prompt + sentence for sentence in sentences]
         parts, lengths, cut, specials = [], list[int](), list[bool](), self.specials
         # The token of a text without tokens, where the template adds none.
@@ -223,37 +230,18 @@ class Tokenizer:
         for chunk in batched(sentences, CHUNK):
             check_deadline()
             flat: list[int] = []
-            for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=True):
-                ids = encoding.ids or nothing
-                flat += ids
-                lengths.append(len(ids))
-                cut.append(bool(encoding.overflowing))
+            for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=not templated):
+                ids, over = encoding.ids, bool(encoding.overflowing)
+                if templated:
+                    kept, over = ids[-room:] if self.from_left else ids[:room], len(ids) > room
+                    ids = [*before, *kept, *after]
+                flat += ids or nothing
+                lengths.append(len(ids or nothing))
+                cut.append(over)
             parts.append(np.array(flat, np.int32))
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         flattened = np.concatenate(parts) if parts else np.empty(0, np.int32)
         return Tokens(flattened, offsets), np.asarray(cut, dtype=np.bool_)
-
-    def _in_template(
-        self, sentences: Sequence[str], template: str
-    ) -> tuple[Tokens, NDArray[np.bool_]]:
-        before, after = self.around(template)
-        room = self.max_seq_length - len(before) - len(after)
-        if room < 1:
-            raise OptionError(
-                "max_seq_length",
-                self.max_seq_length,
-                f"the template {template!r} leaves no room for a sentence; its own tokens number "
-                f"{len(before) + len(after)}",
-            )
-        rows, cut = [], []
-        for chunk in batched(sentences, CHUNK):
-            check_deadline()
-            for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=False):
-                ids = np.asarray(encoding.ids, dtype=np.int32)
-                kept = ids[-room:] if self.from_left else ids[:room]
-                rows.append(np.concatenate([before, kept, after]))
-                cut.append(len(ids) > room)
-        return Tokens.from_rows(rows), np.asarray(cut, dtype=np.bool_)
 
     def to_str(self) -> str:
         """The whole tokenizer as JSON, for hashing."""
