@@ -164,31 +164,27 @@ def postprocess(
     if dimensions is not None and method != "whiten":
         raise OptionError("--dimensions", dimensions, "is for whiten only")
     settings = _settings(method, assign or [])
+    options.check_new(output, overwrite, "folder")
+    from contrasent.model.description import check_replaceable
+    from contrasent.model.opening import find_model
     from contrasent.text.corpus import open_corpus
 
+    check_replaceable(output)
+    folder = find_model(model)
     distinct: dict[str, None] = {}
     for row in open_corpus(corpus):
         distinct.update(dict.fromkeys(row))
         if len(distinct) >= sentences:
             break
     texts = list(distinct)[:sentences]
-    options.check_new(output, overwrite, "folder")
-    from contrasent.model.description import check_replaceable
-    from contrasent.model.opening import find_model
-
-    check_replaceable(output)
-
-    folder = find_model(model)
     from contrasent.encoder.encoder import TorchEncoder
     from contrasent.postprocess import whiten
 
     encoder = TorchEncoder.load(
         folder, pooling=loading.pooling, max_seq_length=loading.max_seq_length, normalize=False
     )
-    vectors, fitted = (
-        encoder.encode(texts, batch_size=loading.batch_size),
-        f"{len(texts):,} sentences",
-    )
+    vectors = encoder.encode(texts, batch_size=loading.batch_size)
+    fitted = f"{len(texts):,} sentences"
     if method == "flow":
         from contrasent.encoder.flow import fit, write_flow
 
