@@ -72,6 +72,10 @@ for words in (["doctor", sys.argv[1]], ["doctor", sys.argv[2]], ["doctor", sys.a
         app(words)
     except SystemExit as end:
         print(words[0], "ended with", end.code)
+try:
+    app(["train", sys.argv[3], "--check"])
+except Exception as error:
+    print(error)
 """
 
 
@@ -150,7 +154,9 @@ def test_the_doctor_examines_models_and_indexes(model, sentences, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(sentences[:12]), "utf-8")
     run("index", lines, "-o", tmp_path / "index", "--model", model)
-    printed = light(COMMANDS, model, tmp_path / "index")
+    printed = light(COMMANDS, model, tmp_path / "index", lines)
+    needed = "contrasent.engine.PairObjective needs the package torch: pip install"
+    assert printed.splitlines()[-1].startswith(needed)
     assert printed.count("no problems found") == 2 and printed.count("ended with 0") == 3
     assert "12 rows of this model" in printed and "25 golden vectors" in printed
 

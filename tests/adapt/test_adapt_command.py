@@ -361,6 +361,8 @@ def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):
         with pytest.raises((OptionError, InputError), match=match):
             adapt_index(documents, tmp_path / "s", model=str(model), **options)
         assert not (tmp_path / "s").exists()
+    with pytest.raises(OptionError, match="at least 10"):  # what is learned would be lost
+        update_adaptation(tmp_path / "s", budget=1.0)
     Index.build(lambda texts: np.ones((len(texts), 2)), ["a"], metric="dot").save(tmp_path / "dot")
     with pytest.raises(OptionError, match="metric 'dot': cannot be learned from"):
         adapt_index(tmp_path / "dot", tmp_path / "s")

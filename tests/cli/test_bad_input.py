@@ -200,6 +200,7 @@ UNPARSED = {
     "train a b -o m": "a: no such file or folder",
     "train x.txt -o m --seed abc": "--seed 'abc': must be a whole number",
     "diff a b --on x --seed -1": "--seed '-1': must be greater than or equal to 0",
+    "demo --only part": "--only 'part': 'part' is not one of 'learn', 'search'",
     "serve m --timeout soon": "--timeout 'soon': must be a number",
     "encode m x -o y --batch-size 0": "--batch-size '0': must be greater than or equal to 1",
 }

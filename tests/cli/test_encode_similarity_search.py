@@ -278,6 +278,13 @@ WRONG = [
     ),
     ("index {t} --model {m} -o {d}/i --milvus-collection x", OptionError, "needs --milvus-uri"),
     ("encode {m} {t} -o {d}/v.npy --worker-gpus 1", OptionError, "needs --engine ray"),
+    ("encode {m} {t} -o {d}/v --timeout 5", OptionError, "--timeout '5.0': needs --engine ray"),
+    ("encode {m} {d} -o {d}/v.parquet", OptionError, "is inside INPUT"),
+    ("encode {m} {d} -o {d}/in/v", OptionError, "is inside INPUT"),
+    ("index  -o {d}/i", OptionError, "INDEX '': is empty"),
+    ("index {t} -o {d}/i --model ", OptionError, "--model '': is empty"),
+    ("index {t} -o {d}/i --exclude x --exclude ", OptionError, "--exclude '': is empty"),
+    ("index {t} -o {d}/i --checksum", UserError, "--checksum 'True': needs --sync"),
     ("search {d} x", InputError, "no index"),
     ("search {d}/no x", InputError, "no such folder"),
     ("search {i} x -k 0", OptionError, "at least 1"),
@@ -291,9 +298,13 @@ WRONG = [
     ("index {t} --model {m} -o {d}/no --add", UserError, "no such folder"),
     ("search {i} x --where year", UserError, "neither JSON nor"),
     ("index {i} {t} --remove 0", UserError, "cannot be combined with --remove"),
+    ("index {i} {t} --model {m}", OptionError, "SOURCE .*cannot be combined with --model"),
+    ("index {d}", UserError, "--output/-o .*is missing"),
+    ("index {d}/no --model {m}", UserError, "no such folder"),
+    ("index {i} --model {d}/no", ModelError, "no such"),
     *(
         (f"index {{i}} --sync {option}", UserError, f"{option.split()[0]}.* combined with --sync")
-        for option in ("--as-text *.a", "--vectors-only", "--columns a", "--upsert", "--id a")
+        for option in ("--as-text *.a", "--vectors-only", "-o x", "--upsert", "--id a")
     ),
     *(
         (f"index {{i}} {change} --metric dot", UserError, "^--metric 'dot': cannot be combined")
@@ -324,7 +335,8 @@ def test_bad_input_costs_no_torch(line, error, words, tmp_path, lines, built, mo
 @pytest.mark.parametrize(("rows", "words"), [
     ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. contains 3, not text"),
     ('{"text": "a", "id": null}\n', r"t\.jsonl:1: the id is empty"),
-    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*repeat"), ("", "found no text"),
+    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', r"t\.jsonl:2: id 'x' is repeated"),
+    ("", "found no text"),
 ])  # fmt: skip
 def test_bad_rows_leave_no_index(tmp_path, rows, words):
     (tmp_path / "t.jsonl").write_text(rows)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from commands import invoke, printed, run
-from contrasent.errors import ModelError, OptionError, OutputError, UserError
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
 from contrasent.search.writer import Writer
@@ -49,18 +48,3 @@ def test_texts_that_the_other_model_cuts_are_counted(models, tmp_path):
         writer.add([words * 9], lambda texts: np.ones((1, size)), ids=["long"])
     said = invoke("index", index, "--model", models / "mean").stderr
     assert f"1 of {rows + 1} texts were truncated to 64 tokens; index the source again" in said
-
-
-def test_bad_input(built, models, tmp_path):
-    (tmp_path / "milvus").mkdir()
-    (tmp_path / "milvus" / "milvus.json").write_text("{}")
-    for arguments, error, words in (
-        ((built, tmp_path / "notes.txt", "--model", models / "cls"), OptionError,
-         r"SOURCE .*cannot be combined with --model"),
-        ((models / "mean",), UserError, r"--output/-o .*is missing"),
-        ((tmp_path / "nowhere", "--model", models / "cls"), UserError, "no such folder"),
-        ((built, "--model", tmp_path / "nowhere"), ModelError, "nowhere"),
-        ((tmp_path / "milvus", "--model", models / "cls"), OutputError, "is in Milvus"),
-    ):  # fmt: skip
-        with pytest.raises(error, match=words):
-            run("index", *arguments)

@@ -204,8 +204,6 @@ def test_a_change_of_the_same_size_and_time_is_seen(bert, tmp_path, monkeypatch,
     assert synced(index, *options) == "0 added, 1 changed, 0 deleted, 1 unchanged"
     assert "four" in rows(index)["a.md#1"].text
     assert synced(index, *options) == "0 added, 0 changed, 0 deleted, 2 unchanged"
-    with pytest.raises(UserError, match="--checksum 'True': needs --sync"):
-        invoke("index", notes, "-o", tmp_path / "other", "--checksum")
 
 
 def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch, without):
@@ -309,8 +307,6 @@ def test_which_files_are_read_is_kept_with_the_index(tmp_path, monkeypatch):
     assert "Łódź" in {row.text for row in rows(index).values()}
     put(place, ".gitignore", "")
     assert synced(index).startswith("1 added")
-    with pytest.raises(UserError, match=r"--exclude .*cannot be combined with --sync"):
-        run("index", index, "--sync", "--exclude", "x")
 
 
 def test_a_table_alone_is_read_as_in_a_folder(tmp_path):
@@ -351,7 +347,7 @@ def test_documents_that_moved_or_are_gone(folder, tmp_path):
     index = tmp_path / "s"
     run("index", folder, "-o", index)
     folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="is gone; if it moved"):
+    with pytest.raises(UserError, match=r"is gone; if it moved: .* index .*/s NEW-PLACE"):
         run("index", index, "--sync")
     assert synced(index, tmp_path / "elsewhere").startswith("0 added, 0 changed, 0 deleted")
     assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
@@ -360,8 +356,6 @@ def test_documents_that_moved_or_are_gone(folder, tmp_path):
         UserError, match="none of the index's documents"
     ):  # an empty place of mounting
         run("index", index, folder, "--sync")
-    with pytest.raises(UserError, match="cannot be combined with --sync"):
-        run("index", index, "--sync", "-o", tmp_path / "other")
     put(tmp_path, "lines.txt", "one\ntwo\n")
     run("index", tmp_path / "lines.txt", "-o", tmp_path / "lines")
     with pytest.raises(UserError, match="was not built from a folder"):

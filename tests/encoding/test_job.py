@@ -1,6 +1,7 @@
 """Shards that know nothing of one another: exact rows, once each, however often they are begun."""
 
 import json
+import multiprocessing
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from openers import Numbers, made, run, vectors
 
+from commands import until
 from contrasent.encoding import job as jobs
 from contrasent.encoding.engines import Local
 from contrasent.encoding.inputs import Folder
@@ -174,3 +176,18 @@ def test_a_process_that_always_dies_ends_the_run_with_the_reason(tmp_path, sourc
     begin(job)
     with pytest.raises(UserError, match=r"a worker died 4 times \(out of memory\?\)"):
         list(Local(2).run(job, [0, 1], lambda rows: None))
+
+
+@pytest.mark.slow
+def test_workers_end_with_the_run_and_leave_no_part_of_a_shard(tmp_path, source, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", openers.__file__.rpartition("/")[0], prepend=":")
+    job = made(source, tmp_path / "v", Numbers(home=str(tmp_path), hold=True), size=50)
+    done = Local(2).run(job, begin(job), lambda rows: None)
+    next(done)
+    try:
+        until(lambda: list((tmp_path / "v").glob(".shard*")))  # the fifth waits
+        done.close()
+        assert not multiprocessing.active_children()
+        assert not list((tmp_path / "v").glob(".shard*"))
+    finally:
+        (tmp_path / "go").touch()

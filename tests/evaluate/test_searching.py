@@ -132,11 +132,11 @@ def test_an_index_is_measured_as_it_is_searched(judged_index, run, tmp_path):
     words = json.loads((tmp_path / "words.json").read_text("utf-8"))
     values = {row["metric"]: row["value"] for row in words["rows"]}
     assert values == dict.fromkeys(("mrr@10", "recall@1", "recall@10", "ndcg@10"), 1.0)
-    assert words["notes"]["word weight"] == 0.9 and "judged" in out
+    assert words["notes"]["BM25 weight"] == 0.9 and "judged" in out
     given = ("--collection", judged_index, "--vectors-only", "--json-file", "vectors.json")
     run("evaluate", "made", *given)
     vectors = json.loads((tmp_path / "vectors.json").read_text("utf-8"))
-    assert vectors["notes"]["word weight"] == 0.0
+    assert vectors["notes"]["BM25 weight"] == 0.0
     assert vectors["rows"][0]["value"] < 1.0
     out, _ = run("compare", "vectors.json", "words.json")
     assert "ndcg@10" in out

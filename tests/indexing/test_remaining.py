@@ -191,7 +191,7 @@ def test_bad_input_is_a_line_and_loses_nothing(made, tiny, tmp_path, lines, run)
         assert "are not encoded yet" in err and len(err.splitlines()) == 1
     out, err = run("search", target, "a lamp")
     assert "BM25 only: 0 % encoded" in err and "· BM25 " in out
-    assert "words only: 600 rows are not encoded yet" in run("doctor", target)[0]
+    assert "BM25 only: 600 rows are not encoded yet" in run("doctor", target)[0]
     run("index", target, "--sync")
     assert_same(target, whole)
 

@@ -374,6 +374,8 @@ EITHER = "the first row is either column names or data, "
     ("a.txt", "one\ntwo\n", {"columns": ["text"]}, "have no names; choose by position, 0 to 0"),
     ("a.csv", "A fox.,It rests.\nb,c\n", {}, EITHER + "'A fox., It rests.'"),
     ("a.csv", "A fox.,It rests.\nb,c\n", {}, "a.csv --columns 0,1 for data"),
+    ("a.csv", "A fox.,It rests.\nb,c\n", {"single": True}, ": choose --column by name, or by"),
+    ("a.csv", "id,sku\n1,AB-1\n2,AB-2\n", {"single": True}, "text; choose it with --column"),
     ("a.csv", "text,more\na,b\nc,d\n", {}, "a.csv --columns more,text (pairs)"),
     ("a.csv", "text,more\na,b\nc,d\n", {}, "a.csv --columns text (sentences)"),
     ("a.csv", "x,y,z\na,b,c\nc,d,e\n", {}, "--columns x,y,z (pairs with a hard negative)"),

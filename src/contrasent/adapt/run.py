@@ -78,7 +78,7 @@ class Adaptation:
 
     Attributes:
         folder: folder with the index, ``report.html`` and ``report.json``.
-        improved: whether learning from the queries gave a significant gain, and is kept.
+        improved: whether learning from the queries gave a significant gain and was saved.
         reason: the verdict in one line.
         facts: the content of ``report.json``.
     """
@@ -109,8 +109,8 @@ def adapt_index(
     """Index documents, and learn from user queries to search them better.
 
     The search starts as ``contrasent index`` would make it. With 40 user queries or more, what is
-    learned from them is kept if cross-validation shows a gain. With fewer, what is learned from the
-    text alone is kept, and was not measured on these documents.
+    learned from them is saved if cross-validation shows a gain. With fewer, what is learned from
+    the text alone is saved, without measuring it on these documents.
 
     Args:
         source: a folder, file or archive of documents, or an index, which is copied.
@@ -143,8 +143,7 @@ def adapt_index(
         >>> search_index("adapted", "who pays for a broken drill?")[0][0].metadata["document"]
         'tools/damage.md'
     """
-    if budget < SHORTEST_BUDGET:
-        raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
+    _check_budget(budget)
     target, users = Path(output), (queries, collection, clicks)
     model = None if model is None else str(model)
     inputs = [path for files in users for path in paths(files)]
@@ -223,6 +222,7 @@ def update_adaptation(
     Raises:
         UserError: the folder was not made by ``adapt_index``, or an input is invalid.
     """
+    _check_budget(budget)
     target = Path(folder)
     if not _holds(target / REPORT, "format"):
         raise InputError(
@@ -237,6 +237,11 @@ def update_adaptation(
     earlier = target / QUERIES
     run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
     return run.finish()
+
+
+def _check_budget(seconds: float) -> None:
+    if seconds < SHORTEST_BUDGET:
+        raise OptionError("budget", seconds, f"must be at least {SHORTEST_BUDGET:g} seconds")
 
 
 def finished(target: Path) -> Adaptation | None:

@@ -52,7 +52,8 @@ def _usage_error(error: Any, words: Sequence[str]) -> UserError:
         if details is None:
             return UserError(f"{options.named(param)}: {error.message}")
         first = details()[0]
-        problem = TYPES.get(first["type"]) or str(first["msg"]).replace("Input should", "must")
+        message = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
+        problem = TYPES.get(first["type"]) or message.replace("Input should", "must")
         return OptionError(options.named(param), first["input"], problem)
     if kind == "NoSuchOption" and (better := _elsewhere(error)):
         return UserError(f"no such option: {error.option_name}; {better}")

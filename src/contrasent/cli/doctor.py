@@ -48,7 +48,7 @@ def doctor(
     ] = None,
     write: bool = False,
 ) -> options.Output:
-    """Check that a model gives its saved vectors, or that an index is intact.
+    """Check that a model still produces its saved vectors, or that an index is intact.
 
     Without a model: lists the installed packages, missing extras and the processor. With a model:
     finds every difference in pooling, head, scaling, tokenization, truncation or precision. It also
@@ -165,7 +165,7 @@ def _described(about: dict[str, Any]) -> list[str]:
     some = f" of {about['languages_of']:,}" if about["languages_of"] < about["documents"] else ""
     shown = {
         "rows": f"{about['rows']:,} of {about['documents']:,} documents",
-        "words only": f"{about['unfinished']:,} rows are not encoded yet"
+        "BM25 only": f"{about['unfinished']:,} rows are not encoded yet"
         if about["unfinished"]
         else "",
         "files": counted["formats"],

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ import typer
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.errors import OptionError, UserError, check_choice, import_extra
+from contrasent.files import real_path
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
@@ -148,7 +150,14 @@ def encode(
     opener = OpenModel(model, loading, unit, dimensions, prompt)
     shards = (engine, shard, workers, worker_cpus, id_column, keep_text, dtype != "float32")
     file = Path(output).suffix in FORMATS and not is_url(output)
-    if any(shards) or shard_rows or not file or is_url(input_) or "*" in input_:
+    if engine != "ray":
+        options.check_used(context, dict.fromkeys(("worker_gpus", "timeout"), "--engine ray"))
+    if Path(output).suffix != ".npy" and real_path(Path(input_)) in real_path(Path(output)).parents:
+        problem = "is inside INPUT, and the next run would read it as text; choose another place"
+        raise OptionError("-o", output, problem)
+    with options.resumable("the same command continues"):
+        if not any(shards) and not shard_rows and file and not is_url(input_) and "*" not in input_:
+            return _as_stream(opener, input_, Path(output), began, column, overwrite)
         return _in_shards(
             *(opener, input_, output, began),
             make_engine(engine or "local", workers, worker_cpus, worker_gpus, timeout),
@@ -159,8 +168,6 @@ def encode(
             share=shard,
             overwrite=overwrite,
         )
-    options.check_used(context, dict.fromkeys(("worker_gpus", "timeout"), "--engine ray"))
-    return _as_stream(opener, input_, Path(output), began, column, overwrite)
 
 
 def _as_stream(
@@ -264,8 +271,11 @@ def _in_shards(
         jobs.remove_vectors(folder)
     missing = jobs.chosen_shards(share, jobs.begin(job))
     ended = list[jobs.Done]()
-    with progress.task("encode", sum(map(rows.size, missing)), "sentences") as advance:
-        for result in engine.run(job, missing, advance):
+    with (
+        progress.task("encode", sum(map(rows.size, missing)), "sentences") as advance,
+        closing(engine.run(job, missing, advance)) as results,  # workers end with the command
+    ):
+        for result in results:
             if result.problem:
                 raise UserError(result.problem)
             ended.append(result)

@@ -164,21 +164,19 @@ def postprocess(
     if dimensions is not None and method != "whiten":
         raise OptionError("--dimensions", dimensions, "is for whiten only")
     settings = _settings(method, assign or [])
+    options.check_new(output, overwrite, "folder")
+    from contrasent.model.description import check_replaceable
+    from contrasent.model.opening import find_model
     from contrasent.text.corpus import open_corpus
 
+    check_replaceable(output)
+    folder = find_model(model)
     distinct: dict[str, None] = {}
     for row in open_corpus(corpus):
         distinct.update(dict.fromkeys(row))
         if len(distinct) >= sentences:
             break
     texts = list(distinct)[:sentences]
-    options.check_new(output, overwrite, "folder")
-    from contrasent.model.description import check_replaceable
-    from contrasent.model.opening import find_model
-
-    check_replaceable(output)
-
-    folder = find_model(model)
     from contrasent.encoder.encoder import TorchEncoder
     from contrasent.postprocess import whiten
 

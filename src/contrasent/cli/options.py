@@ -55,9 +55,9 @@ WordWeight = Annotated[
 VectorsOnly = Annotated[bool, typer.Option("--vectors-only", help="Search with vectors only.")]
 
 
-TEXTS = {"query": "QUERY", "first": "A", "second": "B"}
-TEXTS |= {name: f"--{name}" for name in ("remove", "prompt", "name")}
-"""The arguments that are texts or ids, which must be decodable; paths may have any bytes."""
+TEXTS = ("query", "first", "second", "remove", "prompt", "name")
+"""Arguments that are texts or ids, which must be decodable and may be empty; paths may have any
+bytes, and an empty one would be this folder."""
 
 
 class Output(NamedTuple):
@@ -152,8 +152,6 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     @wraps(function)
     def run(**given: Any) -> None:
         progress.show("silent" if given.pop("quiet") else "auto")
-        for name, option in TEXTS.items():
-            _check_decoded(option, given.get(name))
         as_json = given.get("as_json", False)
         if "as_json" not in signature.parameters:
             given.pop("as_json", None)
@@ -172,14 +170,22 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     return run
 
 
-def _check_decoded(option: str, value: Any) -> None:
+def _decoded(parameter: typer.CallbackParam, value: Any) -> Any:
     """Reject an argument, or one of several, with bytes that could not be decoded."""
-    for one in value if isinstance(value, list) else [value]:
+    for one in value if isinstance(value, list | tuple) else [value]:
         try:
             str(one).encode()
         except UnicodeEncodeError as error:
             problem = f"is not {sys.getfilesystemencoding().upper()}; convert it, or set LC_ALL"
-            raise OptionError(option, os.fsencode(one), problem) from error
+            raise OptionError(named(parameter), os.fsencode(one), problem) from error
+    return value
+
+
+def _not_empty(parameter: typer.CallbackParam, value: Any) -> Any:
+    """Reject an empty argument, as of a variable of the shell that is not set."""
+    if "" in (value if isinstance(value, list | tuple) else [value]):
+        raise OptionError(named(parameter), "", "is empty")
+    return value
 
 
 def _parameter(name: str, annotation: Any, default: Any, text: str | None = None) -> Any:
@@ -191,6 +197,8 @@ def _parameter(name: str, annotation: Any, default: Any, text: str | None = None
         # The name of a flag keeps typer from adding its opposite.
         stated = typer.Option(*[f"--{name.replace('_', '-')}"] * (annotation is bool))
     stated.help = escaped(text or stated.help or "")
+    if default != "":
+        stated.callback = _decoded if name in TEXTS else _not_empty
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=Annotated[annotation, stated])
 
@@ -198,7 +206,7 @@ def _parameter(name: str, annotation: Any, default: Any, text: str | None = None
 def named(parameter: Any) -> str:
     """A parameter of the parser as users write it."""
     if parameter.param_type_name == "argument":
-        return str(parameter.metavar or parameter.name.upper())
+        return str(parameter.metavar or parameter.name.upper()).strip('".[]')
     return "/".join(parameter.opts)
 
 

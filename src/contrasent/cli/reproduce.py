@@ -60,7 +60,7 @@ def reproduce(
         results: Folder of results, created or continued.
         stored: Report stored results from this folder, or from its folder results, without
             computing.
-        row: Add a row of your own scores: a report of evaluate --json-file, or a csv with the
+        row: Add a row with your own scores: a report of evaluate --json-file, or a csv with the
             header task,value; can be repeated.
         report: Write the tables and statements as Markdown (.md), the tables for LaTeX with
             booktabs (.tex), or every cell (.csv); can be repeated.

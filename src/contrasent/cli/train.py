@@ -79,7 +79,7 @@ def train(
     tensorboard: bool = False,
     as_json: options.Json = False,
 ) -> options.Output | None:
-    """Train a model on text of your own.
+    """Train a model on your own text.
 
     The corpus has one column of sentences (no labels), pairs, pairs with hard negatives (three
     columns or more), or pairs with scores.

@@ -58,7 +58,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         normalize: whether ``encode`` scales vectors to length one.
         lower_case: whether texts are lower-cased before the tokenizer.
         source: the transformers folder of the weights, or None.
-        prompts: texts that ``encode`` can put before sentences, by name.
+        prompts: texts that ``encode`` can prepend to sentences, by name.
     """
 
     runtime = "torch"

@@ -7,16 +7,19 @@ lasts, and as many actors as CPUs never end (research/log.md).
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from contrasent import processes
-from contrasent.encoding.job import Advance, Done, Job
-from contrasent.errors import OptionError, UserError, brief, check_choice, import_extra, see
+from contrasent.encoding.inputs import is_url
+from contrasent.encoding.job import Advance, Done, Job, shard_name
+from contrasent.errors import UserError, brief, check_choice, import_extra, see
+from contrasent.files import remove_temporaries
 
 RETRIES = 3  # how often a shard is restarted if its worker died
 POLL = 1.0
@@ -37,7 +40,7 @@ class Local:
             return self.cpus
         return max(1, processes.threads() // self.workers)
 
-    def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
+    def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Generator[Done]:
         """Make shards, in any order."""
         if self.workers == 1:
             for shard in shards:
@@ -58,8 +61,8 @@ class Local:
             f"left; use fewer --workers and {GO_ON}{see('out-of-memory')}"
         )
 
-    def _pooled(self, job: Job, shards: Sequence[int]) -> Iterator[Done]:
-        context = multiprocessing.get_context("spawn")
+    def _pooled(self, job: Job, shards: Sequence[int]) -> Generator[Done]:
+        context, others = multiprocessing.get_context("spawn"), {*multiprocessing.active_children()}
         pool = ProcessPoolExecutor(self.workers, context, initializer=processes.end_with_parent)
         try:
             # Rows are counted when their shard has ended; until then `int` takes the count.
@@ -68,8 +71,13 @@ class Local:
                 ended, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(ended, key=lambda one: one.exception() is not None):
                     yield future.result()
-        finally:
+        finally:  # after Ctrl-C or an error too: no worker goes on, and no part of a shard stays
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in {*multiprocessing.active_children()} - others:
+                worker.terminate()
+                worker.join()
+            for shard in () if is_url(job.output) else shards:
+                remove_temporaries(Path(job.output), shard_name(shard))
 
 
 class Board:
@@ -104,7 +112,7 @@ class OnRay:
     gpus: float = 0.0  # GPUs of a worker; 0.5 lets two share one
     patience: float = 600.0  # seconds without a report from any worker after which the run ends
 
-    def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
+    def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Generator[Done]:
         """Make shards, in any order."""
         ray = import_extra("ray", "ray", "--engine ray")
         starts_ray = not ray.is_initialized()
@@ -129,7 +137,7 @@ class OnRay:
             if starts_ray:
                 ray.shutdown()
 
-    def _run(self, ray: Any, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
+    def _run(self, ray: Any, job: Job, shards: Sequence[int], advance: Advance) -> Generator[Done]:
         here = ray.get_runtime_context().get_node_id()
         near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
         board = ray.remote(num_cpus=0)(Board).options(scheduling_strategy=near).remote()
@@ -217,6 +225,4 @@ def make_engine(
     if name == "ray":
         import_extra("ray", "ray", "--engine ray")  # before anything is read
         return OnRay(workers, cpus or 1, gpus, patience)
-    if gpus:
-        raise OptionError("--worker-gpus", gpus, "needs --engine ray")
     return Local(workers or 1, cpus)

@@ -28,7 +28,7 @@ from contrasent.engine.parameters import (
     parameters_of,
     source_digest,
 )
-from contrasent.errors import OptionError
+from contrasent.errors import MissingExtraError, OptionError
 from contrasent.files import read_object
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ def _run(name: str, file: Path) -> ModuleType:
 def _broken(name: str, error: Exception) -> OptionError:
     if isinstance(error, SyntaxError):
         return OptionError(OPTION, name, f"line {error.lineno}: not valid Python ({error})")
-    if isinstance(error, ImportError) and error.name in ("torch", "transformers"):
+    missing = isinstance(error, ImportError) and error.name in ("torch", "transformers")
+    if missing or isinstance(error, MissingExtraError):
         raise error  # the library's own, not the method's
     problem = f"cannot be imported ({type(error).__name__}: {error})"
     return OptionError(OPTION, name, problem.replace("\n", " "))

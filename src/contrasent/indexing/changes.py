@@ -105,6 +105,9 @@ def add_rows(
     """
     folder, began = resolve_index(index), time.monotonic()
     before = open_index(folder)
+    if before.facts.origin and Path(source).is_dir():
+        problem = "is a folder, and only rows of tables can be added; use --sync for documents"
+        raise InputError(source, problem)
     known = before.facts.settings.get("table", {})
     columns = several(columns)
     if column is None and not columns:

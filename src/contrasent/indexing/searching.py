@@ -129,7 +129,7 @@ def evaluate_index(
         split="test",
         resamples=resamples,
     )
-    notes = {**report.notes, "word weight": ranker.bm25_weight, "rows": len(opened)}
+    notes = {**report.notes, "BM25 weight": ranker.bm25_weight, "rows": len(opened)}
     if encode.truncated:
         notes["cut"] = " ".join(encode.notes)
     if opened.bm25_only:

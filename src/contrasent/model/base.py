@@ -94,7 +94,7 @@ class Encoder(ABC):
 
     Attributes:
         runtime: what runs it: torch, numpy, onnx, onnx-int8, openvino or openvino-int8.
-        prompts: texts that ``encode`` can put before sentences, by name.
+        prompts: texts that ``encode`` can prepend to sentences, by name.
         matryoshka_dims: sizes that vectors were trained to be cut to, largest first.
         truncated: how many sentences of the last ``encode`` were cut at ``max_seq_length``.
 
@@ -209,7 +209,7 @@ class Encoder(ABC):
 
         Args:
             sentences: one string or several, also empty ones; an array or a column of a data frame.
-            prompt: text to put before each sentence, or a template with "[X]"; the model's default
+            prompt: text to prepend to each sentence, or a template with "[X]"; the model's default
                 prompt if None.
             prompt_name: name of a prompt of the model, such as "query", instead of ``prompt``.
             batch_size: most sentences in a forward pass. On a CPU a pass also ends at 2,048 tokens,

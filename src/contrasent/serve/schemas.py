@@ -109,7 +109,7 @@ class EmbeddingRequest(RequestBody):
         description="Number of leading dimensions to keep; vectors are scaled to length one again.",
     )
     prompt_name: Text | None = Field(
-        None, description="Name of the model's prompt to put before each text, such as query."
+        None, description="Name of the model's prompt to prepend to each text, such as query."
     )
     user: StrictStr | None = Field(None, description="Ignored.")
 

@@ -114,6 +114,8 @@ def training_roles(
     if table.header is None and table.names is not None:
         places = ",".join(map(str, range(len(table.names))))
         problem = f"the first row is either column names or data, {brief(', '.join(table.names))}"
+        if single:
+            raise InputError(table.source, f"{problem}: choose --column by name, or by position")
         remedy = f"{_command(table, table.names)} for column names, {_command(table, [places])}"
         raise InputError(table.source, f"{problem}: {remedy} for data")
     if table.names is None and table.form == MEMORY:
@@ -127,11 +129,12 @@ def training_roles(
         n for n in range(len(kinds)) if n != at and _is_training_text(table, n, cells[n], kinds[n])
     ]
     if not texts:
-        problem = f"no column of {_listed(table.columns)} contains text to train on; choose columns"
+        problem = f"no column of {_listed(table.columns)} contains text"
         if kinds == [NUMBER]:
             problem = f"column {table.columns[0]!r} contains numbers, not text"
             raise InputError(table.source, problem)
-        raise InputError(table.source, f"{problem} with --columns")
+        remedy = "--column" if single else "--columns"
+        raise InputError(table.source, f"{problem}; choose it with {remedy}")
     found = _pair(table, texts, cells, single=single)
     _check_lists(table, [] if single else found, cells)
     return _roles(table, found, at, _labeled(table, found, cells, kinds) if at is None else "")
