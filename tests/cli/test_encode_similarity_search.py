@@ -187,7 +187,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
+def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch, tmp_path):
     from contrasent.cli.search import _entry, _printed
     from contrasent.search.answers import Answer
     from contrasent.search.index import Hit
@@ -202,6 +202,9 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
         "  1  The [31mroof.",
         "     /notes/a b.md › Up\\u202e › On · 87 % · 2 more passages",
     ]
+    monkeypatch.chdir(tmp_path)
+    (_, place) = _printed(_entry(1, [hit], Answer(0, 14, ()), str(tmp_path / "notes"))).splitlines()
+    assert place.startswith("     notes/a b.md › ")  # a path below the working folder
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
     with redirect_stdout(Terminal()):
