@@ -145,7 +145,8 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
         line += [(text[start:a], ""), (text[a:b], "bold")]
         start = b
     line += [(text[start : answer.end], ""), (" …" * behind, "")]
-    name = str(_from_here(path) if path else document_of(hit.id, hit.metadata))
+    name = str(path or document_of(hit.id, hit.metadata))
+    name = name.removeprefix(f"{Path.cwd()}/")  # as it is seen from here
     (headings, page), more = place_of(hit, answer.start), len(hits) - 1
     place = "".join(f" › {heading}" for heading in headings)
     place += f" · page {page}" if page else ""
@@ -153,12 +154,6 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
     place += f" · {more} more passage{'s' * (more > 1)}" if more else ""
     link = f"cyan link {path.absolute().as_uri()}" if path else "cyan"
     return [line, [(INDENT, ""), (name, link), (place, "dim")]]
-
-
-def _from_here(path: Path) -> Path:
-    """A path as it is seen from the working folder, if it lies below that."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _printed(lines: Sequence[Line]) -> str:

@@ -165,9 +165,6 @@ class Encoder(ABC):
     def dimension(self) -> int:
         """Size of the vectors."""
 
-    def __len__(self) -> int:
-        return self.dimension
-
     @property
     def max_seq_length(self) -> int:
         """Sentences are cut at this many tokens, special tokens included."""
