@@ -19,7 +19,6 @@ from doc_pages import PAGES, ROOT, blocks, forget, links
 SRC = ROOT / "src" / "contrasent"
 RESEARCH = ROOT / "research"
 LANGUAGES = {"sh", "python", "toml", "text"}
-NOTES = {"", "not run", "parse only", "small", "file", "printed"}
 
 
 def options_of(words):
@@ -50,8 +49,6 @@ def smaller(words, changes):
     return [*words, *(word for pair in pairs if pair[0] in known for word in pair)]
 
 
-WAITS = {"serve"}
-"""Commands that run until they are stopped."""
 EXTERNAL = {*"git cd python3 . curl torchrun open docker ollama hf rm echo".split()}  # noqa: SIM905
 
 
@@ -97,8 +94,6 @@ def test_every_block_runs(page, page_folder):
     for block in blocks(page):
         where = f"{page}:{block.line}"
         verb, rest = block.note
-        if verb not in NOTES:
-            verb = ""
         assert block.language in LANGUAGES, f"{where}: no language, or an unknown one"
         if verb == "file":
             (page_folder / rest).write_text(block.text + "\n", "utf-8")
@@ -118,7 +113,8 @@ def test_every_block_runs(page, page_folder):
                 parsed(words)
                 # That file is checked by the same command in tests/train/test_own_methods.py.
                 checked = words[-2:] == ["away.py", "--check"]
-                if verb == "parse only" or words[1] in WAITS or "--help" in words or checked:
+                # A server runs until it is stopped.
+                if verb == "parse only" or words[1] == "serve" or "--help" in words or checked:
                     continue
                 words = smaller(words, rest) if verb == "small" else words
                 forget(words)

@@ -177,7 +177,6 @@ def postprocess(
     from contrasent.model.opening import find_model
 
     check_replaceable(output)
-
     folder = find_model(model)
     from contrasent.encoder.encoder import TorchEncoder
     from contrasent.postprocess import whiten
@@ -185,10 +184,8 @@ def postprocess(
     encoder = TorchEncoder.load(
         folder, pooling=loading.pooling, max_seq_length=loading.max_seq_length, normalize=False
     )
-    vectors, fitted = (
-        encoder.encode(texts, batch_size=loading.batch_size),
-        f"{len(texts):,} sentences",
-    )
+    vectors = encoder.encode(texts, batch_size=loading.batch_size)
+    fitted = f"{len(texts):,} sentences"
     if method == "flow":
         from contrasent.encoder.flow import fit, write_flow
 
