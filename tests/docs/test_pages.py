@@ -78,11 +78,11 @@ def other(words):
 
 SLOW = {
     *("docs/methods.md", "docs/export.md", "docs/training.md", "README.md"),
-    *("docs/searching.md", "docs/quickstart.md", "docs/indexing.md"),
+    *("docs/searching.md", "docs/quickstart.md", "docs/indexing.md", "docs/index.md"),
 }
 """The first checks a method, in two processes too, and trains eight; the second makes every graph;
 the third trains by every kind of text; the fourth does everything once; the others learn from the
-queries of the examples, or follow a folder."""
+queries of the examples, follow a folder, or train a language model."""
 
 
 @pytest.mark.early
