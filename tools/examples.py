@@ -35,7 +35,7 @@ def run(script: str, folder: Path) -> str:
     )
     if done.returncode:
         raise RuntimeError(f"{script}\n{done.stdout}")
-    return done.stdout.replace(f"{folder.resolve()}/", "")
+    return done.stdout
 
 
 def with_output(text: str) -> str:

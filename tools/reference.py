@@ -63,7 +63,7 @@ PAGES = (
         "Change an index",
         "contrasent.add_rows contrasent.remove_rows contrasent.change_model contrasent.sync_index "
         "contrasent.watch_index contrasent.indexing.following.SyncResult "
-        "contrasent.indexing.changes.RemoveResult contrasent.search.opening.open_index "
+        "contrasent.indexing.changes.RemoveResult contrasent.indexing.models.open_index "
         "contrasent.search.opening.open_writer contrasent.search.writer.Writer:add,update,delete,"
         "delete_where,put_vectors,set,rewrite",
     ),
@@ -173,10 +173,11 @@ def command_page() -> str:
     lines = [
         "# Commands",
         "",
-        "Every command answers `--help`. It exits with 0 when it has done its work, with 2 and one "
-        "line on standard error when something given to it cannot be used, and with 130 after "
-        "Ctrl-C. What a command finds goes to standard output, progress and remarks to standard "
-        "error.",
+        "Every command answers `--help`. Results go to standard output, progress and remarks to "
+        "standard error. The exit status is 0 when the work is done, and 2 with one line on "
+        "standard error when something given cannot be used. It is 1 when `doctor` or "
+        "`train --check` finds a fault, 3 when `--require-improvement` or `--fail-over` "
+        "is not met, and 130 after Ctrl-C.",
         "",
         "| command | what it does |",
         "| --- | --- |",

@@ -187,7 +187,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
+def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch, tmp_path):
     from contrasent.cli.search import _entry, _printed
     from contrasent.search.answers import Answer
     from contrasent.search.index import Hit
@@ -196,18 +196,19 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
         "r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up\u202e", "On"]},
         confidence=87.3,
     )  # fmt: skip
-    lines = _entry(1, [hit, hit, hit], Answer(0, 14, ((9, 13),)), "/notes")
+    monkeypatch.chdir(tmp_path)
+    lines = _entry(1, [hit, hit, hit], Answer(0, 14, ((9, 13),)), str(tmp_path / "notes"))
     plain = _printed(lines)
     assert plain.splitlines() == [
         "  1  The [31mroof.",
-        "     /notes/a b.md › Up\\u202e › On · 87 % · 2 more passages",
+        "     notes/a b.md › Up\\u202e › On · 87 % · 2 more passages",
     ]
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
     with redirect_stdout(Terminal()):
         shown = _printed(lines)
     assert "\x1b[1mroof\x1b[0m" in shown and "\x1b[31m" not in shown
-    assert re.search(r"\x1b\]8;id=\d+;file:///notes/a%20b\.md\x1b", shown)
+    assert re.search(rf"\x1b\]8;id=\d+;{tmp_path.as_uri()}/notes/a%20b\.md\x1b", shown)
     widths = [len(re.sub(r"\x1b(\[\d*m|\].*?\x1b\\)", "", row)) for row in shown.splitlines()]
     assert len(widths) == 3 and max(widths) <= 40
 

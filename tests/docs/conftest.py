@@ -13,7 +13,7 @@ from doc_pages import ROOT
 
 def table(path, header, rows):
     with path.open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([header, *rows] if header else rows)
+        csv.writer(stream).writerows([header, *rows])
 
 
 @pytest.fixture(scope="session")
@@ -45,16 +45,16 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
     asked = home / "examples" / "asked.csv"  # every third query is enough to learn from
     header, *rows = asked.read_text("utf-8").splitlines(keepends=True)
     asked.write_text("".join([header, *rows[::3]]), "utf-8")
-    for name in ("my-model", "better-model", "MODEL", "my-search"):
+    for name in ("my-model", "better-model", "MODEL"):
         shutil.copytree(tiny_base, home / name)
     TorchEncoder.load(tiny["bert"], pooling="cls", normalize=True).save(home / "other-model")
     shutil.copytree(tiny["bert"], home / "my-base")
     encoder = TorchEncoder.load(tiny_base)
-    for name in ("my-index", "notes.index", "INDEX"):
+    for name in ("my-index", "INDEX"):
         source = "MODEL" if name == "INDEX" else "my-model"
         about = {"model": encoder.identity, "source": source}
         Index.build(encoder.encode, sentences[:60], **about).save(home / name)
-    for name, many in (("notes", 400), ("sentences", 300), ("wiki", 300), ("texts", 40)):
+    for name, many in (("notes", 400), ("wiki", 300), ("texts", 40)):
         (home / f"{name}.txt").write_text("\n".join(sentences[:many]) + "\n", "utf-8")
     pairs = list(zip(sentences[:240], sentences[240:480], strict=True))
     table(home / "pairs.csv", ("question", "answer"), pairs)
@@ -62,23 +62,13 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
     table(home / "nli.csv", ("sent0", "sent1", "hard_neg"), triples)
     rated = [(a, b, n % 6) for n, (a, b) in enumerate(pairs)]
     table(home / "ratings.csv", ("first", "second", "rating"), rated)
-    table(home / "headerless.csv", None, rated)
-    same = [(a, b, int(n % 6 > 3)) for n, (a, b) in enumerate(pairs)]
-    table(home / "rated.csv", ("first", "second", "same"), same)
-    for name in ("notes.jsonl", "more.jsonl", "new.jsonl"):
-        with (home / name).open("w", encoding="utf-8") as stream:
-            for n, text in enumerate(sentences[:50]):
-                row = {"id": f"note-{n}", "text": text, "year": 2020 + n % 6}
-                row["status"] = "draft" if n % 5 == 0 else "final"
-                stream.write(json.dumps(row) + "\n")
-    for name, first in (("handbook", 0), ("handbook-2027", 400)):
-        (home / name).mkdir()
-        for n in range(24):
-            body = " ".join(sentences[first + n * 12 : first + n * 12 + 12])
-            page = f"# {sentences[first + n][:-1]}\n\n{body}\n"
-            (home / name / f"page{n + first}.md").write_text(page, "utf-8")
-    asked = [(sentences[n * 12 + 5], f"page{n}.md") for n in range(24)]
-    table(home / "asked.csv", ("query", "document"), asked)
+    notes = ({"id": f"note-{n}", "text": text} for n, text in enumerate(sentences[:50]))
+    (home / "notes.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in notes), "utf-8")
+    (home / "handbook").mkdir()
+    for n in range(24):
+        body = " ".join(sentences[n * 12 : n * 12 + 12])
+        page = f"# {sentences[n][:-1]}\n\n{body}\n"
+        (home / "handbook" / f"page{n}.md").write_text(page, "utf-8")
     corpus = [(f"c{n}", text) for n, text in enumerate(sentences[:60])]
     queries = [(f"q{n}", text) for n, text in enumerate(sentences[100:125])]
     judged = ["query-id\tcorpus-id\tscore", *(f"q{n}\tc{n}\t1" for n in range(25))]

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from index_states import assert_same, logged, state
 
@@ -19,6 +20,9 @@ from contrasent import (
 )
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.index import Index
+from contrasent.search.learned import Learned
+from contrasent.search.ranking import Ranker
+from contrasent.search.writer import Writer
 
 NOTES = {
     "boats.md": "# Boats\n\nThe ferry leaves at noon.\n\nDogs travel for free.\n",
@@ -91,6 +95,10 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     with pytest.raises(InputError, match="is a folder, and only rows of tables can be added"):
         add_rows(tmp_path / "plain", notes)
     assert change_model(index, models / "cls").index.model != made.index.model
+    with Writer(index) as writer:
+        learned = Learned(np.eye(writer.facts.dimension, dtype=np.float32))
+        writer.set(ranker=Ranker(map_share=1.0), learned=learned)
+    assert "'contrasent adapt OUT --update' learns" in change_model(index, models / "cls").notes[-1]
     ((hit,),) = search_index(index, "where does the bus stop?", k=1, where={"year": "1999"})
     assert hit.id == "8"
     assert remove_rows(index, where={"year": "1999"}) == (1, 1, ())

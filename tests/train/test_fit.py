@@ -659,7 +659,8 @@ def test_the_page_and_the_callback_have_every_number(start, tmp_path):
     assert dict(told)[24] == {"evaluation/made/spearman": 0.3}
     assert steps[0][1]["shares/contrast"] == 1.0
     page = (tmp_path / "m" / "report.html").read_text()
-    for words in ("<svg", "neighbor overlap", "before and after", "0.400", "weight_decay"):
+    shown = ("<svg", "neighbor overlap", "before and after", "0.400", "weight_decay")
+    for words in (*shown, "Better, not proven"):  # by a score alone
         assert words in page
 
 

@@ -29,7 +29,7 @@ EXTRAS = {
     "milvus": ("pymilvus", "indexes stored in Milvus"),
     "ray": ("ray", "encoding on a Ray cluster"),
     "cloud": ("s3fs", "reading and writing s3:// and gs://"),
-    "report": ("matplotlib", "figures for reproduce"),
+    "report": ("matplotlib", "curves and figures in reports"),
 }
 """Extras that change what commands can do: a module that each brings, and its use."""
 

@@ -123,11 +123,9 @@ def search(
         "bm25_only": opened.bm25_only,
         "results": results,
     }
-    cut = (
-        f"{truncated:,} of {len(wanted):,} queries were truncated to "
-        f"{encode.encoder.max_seq_length}"
-    )
-    notes = [f"{cut} tokens"] if truncated else []
+    most = encode.encoder.max_seq_length
+    cut = f"{truncated:,} of {len(wanted):,} queries were truncated to {most} tokens"
+    notes = [cut] if truncated else []
     if opened.bm25_only:
         notes.append(f"{opened.bm25_only}; 'contrasent index {index} --sync' encodes the rest")
     return options.Output(facts, _printed(lines), notes, styled=True)
@@ -146,6 +144,7 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
         start = b
     line += [(text[start : answer.end], ""), (" …" * behind, "")]
     name = str(path or document_of(hit.id, hit.metadata))
+    name = name.removeprefix(f"{Path.cwd()}/")  # as it is seen from here
     (headings, page), more = place_of(hit, answer.start), len(hits) - 1
     place = "".join(f" › {heading}" for heading in headings)
     place += f" · page {page}" if page else ""

@@ -48,7 +48,7 @@ def listing() -> str:
     from contrasent.engine.registry import METHODS, recipes
     from contrasent.train.settings import run_settings
 
-    lines = ['Methods (`--objective`); their own settings are on the page "Settings":', ""]
+    lines = ["Methods (`--objective`); their own settings: docs/methods.md#settings", ""]
     lines += [f"- {name}: {about}" for name, about in METHODS.items()]
     lines += ["", "Configs of the papers' models (`--config`): " + ", ".join(recipes()) + "."]
     lines += ["", "Settings (`--set`) and their defaults, unless base or method set others:"]

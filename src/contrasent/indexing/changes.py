@@ -53,7 +53,7 @@ def change_model(
     """
     folder, began = own_folder(index), time.monotonic()
     with closing(Index.open(folder)) as before:
-        rows = len(before)
+        rows, learned = len(before), before.ranker.uses_learned
     encoder = open_encoder(
         find_model(model), pooling=pooling, max_seq_length=max_seq_length, light=True
     )
@@ -70,6 +70,8 @@ def change_model(
     # Passages are as long as the model can read that the documents were indexed by.
     again = "; index the source again to cut passages to fit" if updated.facts.origin else ""
     notes = tuple(f"{note}{again}" for note in encode.notes)
+    if learned:
+        notes += ("what was learned is dropped; 'contrasent adapt OUT --update' learns it again",)
     return IndexResult(folder, updated, str(model), encode.truncated, seconds, notes=notes)
 
 

@@ -141,8 +141,9 @@ class Encoder(ABC):
             max_seq_length: cut sentences at this many tokens, special tokens included.
             revision: commit of a model on the hub.
             check: verify the weights by the digests that were saved with them.
-            torch_settings: ``head``, ``normalize``, ``dropout``, ``attention_dropout`` and
-                ``device``, as :meth:`contrasent.engine.TorchEncoder.load` takes them.
+            torch_settings: ``head``, ``normalize``, ``dropout``, ``attention_dropout``,
+                ``bidirectional`` and ``device``, as :meth:`contrasent.engine.TorchEncoder.load`
+                takes them.
 
         Raises:
             ModelError: the folder is not a model, or its weights are missing, damaged or of another
@@ -163,9 +164,6 @@ class Encoder(ABC):
     @abstractmethod
     def dimension(self) -> int:
         """Size of the vectors."""
-
-    def __len__(self) -> int:
-        return self.dimension
 
     @property
     def max_seq_length(self) -> int:
