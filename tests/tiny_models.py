@@ -33,6 +33,7 @@ OTHERS = {
     "ernie": ("Ernie", {}),
     "convbert": ("ConvBert", {"embedding_size": 32}),
     "fnet": ("FNet", {}),
+    "mobilebert": ("MobileBert", {"embedding_size": 16, "intra_bottleneck_size": 16}),
     "longformer": ("Longformer", {"attention_window": 8}),
     "roformer": ("RoFormer", {"embedding_size": 32}),
     "rembert": ("RemBert", {"input_embedding_size": 24}),

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from transformers import AutoTokenizer
 
 from contrasent import Encoder, UserError, fit
-from contrasent.encoder.backbone import is_causal, load_backbone
+from contrasent.encoder.backbone import first_position, is_causal, load_backbone, longest_input
 from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.numpy_model import supports
@@ -57,8 +58,6 @@ def trained(base, place, method="simcse", **given):
 
 
 def write_generator(kind, folder):
-    import transformers
-
     config = transformers.BertConfig(
         vocab_size=write_tokenizer(kind, folder), hidden_size=16, num_hidden_layers=1,
         num_attention_heads=2, intermediate_size=16, max_position_embeddings=64,
@@ -162,6 +161,18 @@ def test_a_long_text_turns_no_other_of_its_call(tmp_path, monkeypatch):
     for part in (rows, rows.select(np.array([0, 2]))):
         encoder.encode_tokens(part, 1)
     assert calls == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["Data2VecText", "XLMRobertaXL", "RobertaPreLayerNorm"])
+def test_kin_of_roberta_numbers_tokens_from_the_pad_on(name):
+    sizes = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 8, "max_position_embeddings": 12, "pad_token_id": 1}
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    model, longest = getattr(transformers, f"{name}Model")(config).eval(), longest_input(config)
+    ids, places = torch.full((1, longest), 5), first_position(config) + torch.arange(longest)
+    with torch.no_grad():
+        own, given = (model(ids, position_ids=at)[0] for at in (None, places[None]))
+    assert longest == 10 and torch.equal(own, given)
 
 
 def test_an_encoder_that_projects_its_last_states(folder):

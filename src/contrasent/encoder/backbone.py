@@ -31,8 +31,15 @@ RELATIVE = {"t5", "mt5", "umt5", "funnel", "xlnet"}
 
 LONGEST = 1 << 15  # tokens of a text for such a kind, unless its folder says less
 
-MIXED = {"fnet", "convbert", "funnel"}
+MIXED = {"fnet", "convbert", "funnel", "mobilebert"}
 """Kinds that mix padding into the text: only rows of one length are computed together."""
+
+
+NUMBERED = {
+    "roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text", "xlm-roberta-xl",
+    "roberta-prelayernorm",
+}  # fmt: skip
+"""Kinds that number tokens from the pad token's own number on."""
 
 
 LOADING = threading.RLock()
@@ -171,8 +178,7 @@ def longest_input(config: Any) -> int:
 
 def first_position(config: Any) -> int:
     """The position of a row's first token: RoBERTa and its kin number from pad + 1."""
-    offset = config.model_type in {"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"}
-    return int(config.pad_token_id) + 1 if offset else 0
+    return int(config.pad_token_id) + 1 if config.model_type in NUMBERED else 0
 
 
 def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None:

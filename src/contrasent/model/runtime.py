@@ -5,6 +5,7 @@ In bfloat16 a graph for OpenVINO is made in memory, of a model that numpy comput
 """
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -38,7 +39,7 @@ ACTIVATIONS = ("gelu", "relu")  # of a graph made from a numpy model
 NAME = "export.json"
 FORMAT = "contrasent-export-1"
 EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
-DECIDING = ("config.json", "modules.json", "tokenizer.json", "sentence_bert_config.json")
+DECIDING = re.compile(r"(tokenizer_|sentence_\S+_)?config\.json|(modules|tokenizer)\.json")
 RUNTIMES = ("torch", "numpy", *EXPORTS)
 GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
 
@@ -112,7 +113,7 @@ def source_files(model: Path) -> dict[str, str]:
     """The sha256 of every file that determines a model's vectors, by its path in the folder."""
     digests: dict[str, str] = {}
     for path in sorted([*model.glob("*"), *model.glob("[0-9]*_*/*")]):
-        decides = path.suffix == ".safetensors" or path.name in DECIDING
+        decides = path.suffix == ".safetensors" or DECIDING.fullmatch(path.name)
         if path.is_file() and decides and path.name != "golden.safetensors":
             digests[path.relative_to(model).as_posix()] = digest(path)
     return digests
@@ -141,7 +142,10 @@ class Exported(Encoder):
         if (
             model is not None
             and export.sources
-            and (source_files(model) != export.sources or describe(model).prompts != prompts)
+            and (
+                not export.sources.items() <= source_files(model).items()
+                or describe(model).prompts != prompts
+            )
         ):
             raise ModelError(
                 f"{place}: does not match the current weights, settings or prompts of {model}; "
