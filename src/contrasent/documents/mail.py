@@ -32,8 +32,8 @@ _ORIGINAL = re.compile(  # a whole mail below the answer, as Outlook leaves it
     r"^-{2,20} ?(?:original message|urspr\w{1,9}liche nachricht|message d.origine|mensaje original"
     r"|messaggio originale|oorspronkelijk bericht) ?-{2,20}$"
     r"|^_{20,99}\n{1,2}\*{0,2}(?:from|von|de|da|van)\b"
-    r"|^\*{0,2}(?:from|von|de|da|van) ?:.{1,200}?\s\*{0,2}"
-    r"(?:sent|gesendet|envoy\w|enviado(?: el)?|inviato|verzonden) ?:",
+    r"|^\*{0,2}(?:from|von|de|da|van)\s?:.{1,200}?\s\*{0,2}"
+    r"(?:sent|gesendet|envoy\w|enviado(?: el)?|inviato|verzonden)\s?:",
     re.IGNORECASE | re.MULTILINE,
 )
 _SAYS = re.compile(r"[\d@<].{0,200}[:：]\**$", re.DOTALL)  # "On 3 May 2024 Ann wrote:"

@@ -126,10 +126,10 @@ def opened(data: bytes) -> zipfile.ZipFile:
     """The archive that an office file is, unless it is locked or unpacks to far too much."""
     check_unlocked(data)
     archive = zipfile.ZipFile(BytesIO(data))
-    if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
-        raise Skip(Reason.ENCRYPTED)
     if any(map(expands, check_members(archive, len(data)))):
         raise Skip(Reason.EXPANDS)
+    if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
+        raise Skip(Reason.ENCRYPTED)
     return archive
 
 
@@ -147,10 +147,10 @@ def properties(archive: zipfile.ZipFile, *parts: str) -> dict[str, Any]:
             key, text = _PROPERTIES.get(local(element)), (element.text or "").strip()
             if key in ("author", "tags") and text:
                 about.setdefault(key, []).append(text)
+            elif key == "date":
+                about[key] = max(about.get(key, ""), text)
             elif key and text:
-                about[key] = (
-                    max(about.get(key, ""), text) if key == "date" else about.get(key, text)
-                )
+                about.setdefault(key, text)
     return about
 
 

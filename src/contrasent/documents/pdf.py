@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 GAP, NARROW = 1.5, 0.5  # heights of a letter that part columns; where other rows have them
 LARGER = 1.12  # times the most usual height of letters from which a short paragraph is a heading
-AT_ONCE = 50  # pages that are read between two reports of being alive
 LONGEST = 200  # characters of a heading
 FEW, HALF = 100, 0.5  # a page of fewer letters, of which a picture takes so much, is a scan
 UNREADABLE = 0.3  # share of letters without meaning from which a page is named
@@ -64,7 +63,7 @@ class _Paragraph(NamedTuple):
 def read_pdf(
     data: bytes, most: int, skip: Report, alive: Callable[[], None]
 ) -> tuple[Parsed, dict[str, bytes]]:
-    """The document, and attached files; ``alive`` is called now and then while pages are read."""
+    """The document, and attached files; ``alive`` is called after each page."""
     try:
         import pypdfium2
     except ImportError:
@@ -88,8 +87,7 @@ def read_pdf(
             elif not meaning:
                 skip(Reason.LETTERS, f", page {number}")
             read.append((rows, notes))
-            if number % AT_ONCE == 0:
-                alive()
+            alive()
         about, attached = document.get_metadata_dict(skip_empty=True), dict[str, bytes]()
         for at in range(document.count_attachments()):
             one = document.get_attachment(at)

@@ -76,21 +76,15 @@ class Roles:
         """Whether the last column is that of scores."""
         return self.places[-1][0] == SCORE
 
-    def line(self) -> str:
-        """The role of every column: "query: question, positive: answer; not used: ticket"."""
-        return spoken(self.table.columns, self.places)
 
-
-def spoken(
-    names: Sequence[str], places: Iterable[tuple[str, int]], unused: str = "not used"
-) -> str:
-    """The role of every column in a line."""
+def spoken(names: Sequence[str], places: Iterable[tuple[str, int]]) -> str:
+    """The role of every column: "query: question, positive: answer; not used: ticket"."""
     by_role = dict[str, list[str]]()
     for role, at in places:
         by_role.setdefault(role, []).append(names[at])
     left = [name for at, name in enumerate(names) if at not in {at for _, at in places}]
     parts = [f"{role}: {_listed(columns)}" for role, columns in by_role.items()]
-    return ", ".join(parts) + (f"; {unused}: {_listed(left)}" if left else "")
+    return ", ".join(parts) + (f"; not used: {_listed(left)}" if left else "")
 
 
 def _listed(names: Sequence[str]) -> str:

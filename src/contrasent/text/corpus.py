@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, OptionError
-from contrasent.text.columns import Roles, Scored, training_roles
+from contrasent.text.columns import Roles, Scored, spoken, training_roles
 from contrasent.text.roles import NEGATIVE, POSITIVE, QUERY, SCORE, is_named
 from contrasent.text.sources import find, form_of
 from contrasent.text.tables import (
@@ -114,7 +114,7 @@ class Corpus:
             table = roles.table
             if len(table.columns) < 2 and not table.above:
                 continue
-            lines.append(roles.line())
+            lines.append(spoken(table.columns, roles.places))
             if table.form in (".csv", ".tsv") and table.names is None and not roles.stated:
                 lines.append(
                     "no header found (the first row looks like data): columns are numbered from 0"

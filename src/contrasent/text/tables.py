@@ -389,8 +389,12 @@ def _jsonl(
     values: Iterator[Record], source: str, ahead: int, known: Iterable[str], uneven: Counter[str]
 ) -> tuple[tuple[str, ...] | None, _Rows]:
     """Rows of the first value's kind; columns are known keys, and those of ``ahead`` rows."""
-    above, start = _begin(values)
-    if start is None:
+    above = list[Record]()
+    for start in values:
+        if start[1] is not None and start[1] is not UNREAD:
+            break
+        above.append(start)
+    else:
         return None, iter(above)
     first: Any = start[1]
     kinds: dict[type, str] = {str: "string", list: "array", dict: "object"}
@@ -429,16 +433,6 @@ def _jsonl(
                 yield number, value if kind == "array" else (value,)
 
     return names, rows()
-
-
-def _begin(values: Iterator[Record]) -> tuple[list[Record], Record | None]:
-    """The first row that is neither blank nor unreadable, and those above it."""
-    above = list[Record]()
-    for row in values:
-        if row[1] is not None and row[1] is not UNREAD:
-            return above, row
-        above.append(row)
-    return above, None
 
 
 def _group_rows(number: int, value: Any, *, width: int, source: str, uneven: Counter[str]) -> _Rows:
