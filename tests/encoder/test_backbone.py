@@ -86,10 +86,8 @@ def test_rejected(bert, tmp_path, case):
 def test_a_pickle_with_the_weights_is_not_opened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "m")
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
-    assert np.array_equal(
-        TorchEncoder.load(folder, pooling="mean").encode(TEXTS),
-        TorchEncoder.load(bert, pooling="mean").encode(TEXTS),
-    )
+    one, two = (TorchEncoder.load(place, pooling="mean").encode(TEXTS) for place in (folder, bert))
+    assert np.array_equal(one, two)
 
 
 def test_a_tokenizer_of_another_vocabulary(tiny, tmp_path):

@@ -42,10 +42,8 @@ def test_calls_hold_every_row_once_the_longest_first_and_keep_the_budget():
 
 
 def test_a_long_row_does_not_pad_short_ones_of_its_batch(encoder):
-    exported, shapes = (
-        Exported(Export("onnx", "fp32", encoder.config, 0.0, 1.0, 1), encoder.tokenizer, None),
-        [],
-    )
+    about, shapes = Export("onnx", "fp32", encoder.config, 0.0, 1.0, 1), []
+    exported = Exported(about, encoder.tokenizer, None)
 
     def run(ids, mask):
         shapes.append(ids.shape)

@@ -35,10 +35,8 @@ MIXED = {"fnet", "convbert", "funnel", "mobilebert"}
 """Kinds that mix padding into the text: only rows of one length are computed together."""
 
 
-NUMBERED = {
-    "roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text", "xlm-roberta-xl",
-    "roberta-prelayernorm",
-}  # fmt: skip
+NUMBERED = {"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"}
+NUMBERED |= {"data2vec-text", "xlm-roberta-xl", "roberta-prelayernorm"}
 """Kinds that number tokens from the pad token's own number on."""
 
 

@@ -156,10 +156,8 @@ class TorchEncoder(PooledBackbone, base.Encoder):
             encoder.pooler.load(stored.pooling_folder)
         entries = encoder.tokenizer.size
         if entries > int(config.vocab_size):
-            raise ModelError(
-                f"{stored.transformer}: the tokenizer has {entries} entries and the encoder "
-                f"{config.vocab_size}; they belong to different models"
-            )
+            sizes = f"the tokenizer has {entries} entries and the encoder {config.vocab_size}"
+            raise ModelError(f"{stored.transformer}: {sizes}; they belong to different models")
         encoder.states_dropout.p = without_place(config, dropout)
         try:
             encoder = encoder.to(device or parallel.device()).eval()
@@ -273,9 +271,8 @@ class TorchEncoder(PooledBackbone, base.Encoder):
 
     def write(self, folder: Path) -> None:
         """Write the model's files, except the card, into an existing folder."""
-        config = self._config.to_dict()
-        for private in ("_attn_implementation", "_name_or_path"):
-            config.pop(private, None)
+        private = ("_attn_implementation", "_name_or_path")
+        config = {k: v for k, v in self._config.to_dict().items() if k not in private}
         config["architectures"] = [type(self.backbone).__name__]
         if len(self.pooler.layers) > 1:
             config["output_hidden_states"] = True

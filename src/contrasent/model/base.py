@@ -151,9 +151,8 @@ class Encoder(ABC):
             OptionError: a value is invalid.
             MissingExtraError: torch, or the runtime of an exported model, is not installed.
         """
-        given: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
-        given |= {"check": check, "torch_settings": torch_settings}
-        return cls.opener(name, revision, runtime=runtime, **given)
+        given = {"pooling": pooling, "max_seq_length": max_seq_length, "check": check}
+        return cls.opener(name, revision, runtime=runtime, torch_settings=torch_settings, **given)
 
     @property
     @abstractmethod
