@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrasent.encoding.inputs import Folder, Part, ShardPlan, open_binary
-from contrasent.encoding.shards import GROUP, TableWriter, hashes, read_facts
+from contrasent.encoding.shards import GROUP, TableWriter, read_facts
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
+from contrasent.files import encoded
 from contrasent.types import EncodeFn, batched
 
 NAME = "manifest.json"
@@ -141,7 +142,8 @@ class Job:
                     vectors[start : start + len(called)] = model.encode(called)
                     encoding += time.monotonic() - before
                     advance(len(called))
-                texts.update(hashes(block_texts).tobytes())
+                for text in block_texts:
+                    texts.update(hashlib.blake2b(encoded(text), digest_size=16).digest())
                 writer.append(vectors, ids=[name for _, name in block], texts=block_texts)
                 rows += len(block)
             footer = {"dtype": self.dtype, "dimension": self.dimension, "shard": shard}
