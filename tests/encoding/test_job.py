@@ -49,12 +49,12 @@ def test_rows_are_exact_and_the_folder_says_what_it_is(tmp_path, source):
     assert np.array_equal([row["vector"] for row in rows], vectors(TEXTS))
     assert manifest.complete
     assert manifest == read_begun(Folder(str(tmp_path / "v")))
-    assert [shard.rows for shard in manifest.shards] == [20] * 12 + [10]
+    assert [shard["rows"] for shard in manifest.shards] == [20] * 12 + [10]
     with (tmp_path / "v" / "shard-000012.parquet").open("rb") as stream:
         footer, count = read_facts(stream, "shard 12")
     assert (footer["model"], footer["shard"], footer["of"], count) == ("numbers", 12, 13, 10)
     assert sorted(path.name for path in (tmp_path / "v").iterdir()) == sorted(
-        ["manifest.json", *(shard.name for shard in manifest.shards)]
+        ["manifest.json", *(shard["name"] for shard in manifest.shards)]
     )
 
 

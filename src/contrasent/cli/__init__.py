@@ -31,11 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if code == 130:  # after Ctrl-C
             _end(code)
         sys.exit(code)
-    except LostProcessError as error:
-        _say(f"contrasent: {error}")
-        _end(2)
     except UserError as error:
         _say(f"contrasent: {error}")
+        if isinstance(error, LostProcessError):
+            _end(2)
         sys.exit(2)
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in TRAINING:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrasent.encoding.inputs import Folder, Part, ShardPlan, open_binary
-from contrasent.encoding.shards import GROUP, TableWriter, hashes, read_facts
+from contrasent.encoding.shards import GROUP, TableWriter, read_facts
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
+from contrasent.files import encoded
 from contrasent.types import EncodeFn, batched
 
 NAME = "manifest.json"
@@ -29,22 +30,14 @@ Advance = Callable[[int], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
-    """One shard: its file, its rows, and a hash of the texts that it was made of."""
-
-    name: str
-    rows: int
-    texts: str
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """The content of ``manifest.json``."""
 
     # what decides the vectors, such as the model's identity; resumed only if equal
     facts: dict[str, Any]
     dimension: int
-    shards: tuple[Shard, ...] = ()
+    # of each shard: its file's name, its rows, and a hash of the texts that it was made of
+    shards: Sequence[dict[str, Any]] = ()
     complete: bool = False
 
 
@@ -141,7 +134,8 @@ class Job:
                     vectors[start : start + len(called)] = model.encode(called)
                     encoding += time.monotonic() - before
                     advance(len(called))
-                texts.update(hashes(block_texts).tobytes())
+                for text in block_texts:
+                    texts.update(hashlib.blake2b(encoded(text), digest_size=16).digest())
                 writer.append(vectors, ids=[name for _, name in block], texts=block_texts)
                 rows += len(block)
             footer = {"dtype": self.dtype, "dimension": self.dimension, "shard": shard}
@@ -176,7 +170,6 @@ def read_begun(folder: Folder) -> Manifest | None:
         data = json.loads(content)
         if data.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        data["shards"] = tuple(Shard(**shard) for shard in data["shards"])
         return Manifest(**data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(folder.file(NAME), f"is not a manifest of vectors ({error})") from error
@@ -270,8 +263,9 @@ def gather(name: str) -> Manifest:
         if rows != plan.size(number):
             problem = f"has {rows:,} rows, not {plan.size(number):,}"
             raise InputError(file, f"{problem}; remove it and encode it again")
-        shards.append(Shard(shard_name(number), rows, str(facts.get("texts"))))
-    whole = replace(manifest, shards=tuple(shards), complete=True)
+        texts = str(facts.get("texts"))
+        shards.append({"name": shard_name(number), "rows": rows, "texts": texts})
+    whole = replace(manifest, shards=shards, complete=True)
     if whole != manifest:
         _write(folder, whole)
     return whole

@@ -1,6 +1,5 @@
 """Vectors in files: shards of a job in parquet, and single files from a stream of texts."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, import_extra
-from contrasent.files import atomic_file, encoded
+from contrasent.files import atomic_file
 from contrasent.types import Vectors
 
 
@@ -39,12 +38,6 @@ def write_vectors(
 def _write_header(stream: IO[bytes], rows: int, dimension: int) -> None:
     facts = {"descr": "<f4", "fortran_order": False, "shape": (rows, dimension)}
     np.lib.format.write_array_header_1_0(stream, facts)
-
-
-def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """(n, 2) uint64: 128 bits of BLAKE2b of each text."""
-    joined = b"".join(hashlib.blake2b(encoded(text), digest_size=16).digest() for text in texts)
-    return np.frombuffer(joined, dtype="<u8").reshape(-1, 2)
 
 
 # Columns of a table: id, text (on request), vector (float32, float16, int8, or uint8 with the signs

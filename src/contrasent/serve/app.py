@@ -328,6 +328,7 @@ def create_app(
             allow_origins=limits.origins,
             allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],  # clients add their own, such as OpenAI's x-stainless-os
+            allow_private_network=True,  # Chromium asks, of a page elsewhere for this machine
             expose_headers=["Retry-After", "X-Request-Id"],
         )
     return app

@@ -88,7 +88,7 @@ Hits = Annotated[StrictInt, Field(ge=1, le=1000), BeforeValidator(_whole)]
 
 
 class RequestBody(BaseModel):
-    """A request body; unknown keys are errors, so that a misspelt option is not lost."""
+    """A request body; unknown keys are errors, so that a misspelled option is not lost."""
 
     model_config = ConfigDict(extra="forbid")
 
