@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,7 @@ def mean_of_rows(block: Callable[[slice], Tensor], rows: int, columns: int) -> T
         return block(slice(0, rows))
     parts = [slice(start, min(start + height, rows)) for start in range(0, rows, height)]
     # Nothing here is random, so torch's generator need not be reset.
-    how = {"use_reentrant": False, "preserve_rng_state": False}
+    how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
     sums = [checkpoint(block, part, **how) * (part.stop - part.start) for part in parts]
     return torch.stack(sums).sum() / rows
 
