@@ -29,6 +29,7 @@ def convert(source: Path, folder: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
     named: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True}
+    named["trust_remote_code"] = False  # beside it may lie a model with code
     try:
         with quiet():
             fast = AutoTokenizer.from_pretrained(source.parent, **named)

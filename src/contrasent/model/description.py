@@ -45,7 +45,8 @@ DECIDING = (
     "processing_kwargs", "processor_kwargs", "tokenizer_args", "transformer_task", "query_length",
     "document_length", "query_expansion",
 )  # fmt: skip
-HARMLESS = (None, {}, {"padding_side": "left"}, {"padding_side": "right"}, "feature-extraction")
+SIDES: tuple[Any, ...] = ({}, {"padding_side": "left"}, {"padding_side": "right"})
+HARMLESS = (None, "feature-extraction", *SIDES)
 """Values of such settings of sentence-transformers beside config.json that change nothing."""
 
 ORIGIN = "origin.json"
