@@ -155,8 +155,7 @@ def test_the_doctor_examines_models_and_indexes(model, sentences, tmp_path):
     lines.write_text("\n".join(sentences[:12]), "utf-8")
     run("index", lines, "-o", tmp_path / "index", "--model", model)
     printed = light(COMMANDS, model, tmp_path / "index", lines)
-    needed = "contrasent.engine.PairObjective needs the package torch: pip install"
-    assert printed.splitlines()[-1].startswith(needed)
+    assert printed.splitlines()[-1].startswith("contrasent.engine.PairObjective needs the package")
     assert printed.count("no problems found") == 2 and printed.count("ended with 0") == 3
     assert "12 rows of this model" in printed and "25 golden vectors" in printed
 

@@ -280,7 +280,6 @@ WRONG = [
     ("index {t} --model {m} -o {d}/i --milvus-collection x", OptionError, "needs --milvus-uri"),
     ("encode {m} {t} -o {d}/v.npy --worker-gpus 1", OptionError, "needs --engine ray"),
     ("encode {m} {t} -o {d}/v --timeout 5", OptionError, "--timeout '5.0': needs --engine ray"),
-    ("encode {m} {d} -o {d}/v.parquet", OptionError, "is inside INPUT"),
     ("encode {m} {d} -o {d}/in/v", OptionError, "is inside INPUT"),
     ("index  -o {d}/i", OptionError, "INDEX '': is empty"),
     ("index {t} -o {d}/i --model ", OptionError, "--model '': is empty"),

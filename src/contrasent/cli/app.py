@@ -36,9 +36,6 @@ def run(words: Sequence[str]) -> int:
     """Run a command line, and return its exit code."""
     try:
         return int(app(words, prog_name="contrasent", standalone_mode=False) or 0)
-    except typer.Abort:  # of a question without an answer
-        typer.echo("Aborted.", err=True)
-        return 1
     except USAGE as error:
         raise _usage_error(error, words) from error
 
