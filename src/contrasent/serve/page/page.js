@@ -483,6 +483,7 @@ async function read(file) {
 $("upload").addEventListener("change", () => { if ($("upload").files[0]) read($("upload").files[0]); });
 for (const name of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return; // text goes where it is dropped
     event.preventDefault();
     $("drop").classList.toggle("over", name === "dragover");
     if (name === "drop" && event.dataTransfer.files[0]) {
