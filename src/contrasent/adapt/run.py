@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.bench import Bench, queries_of
 from contrasent.adapt.cross_validation import learn_from_queries
 from contrasent.adapt.learner import train_encoder as fit_encoder
 from contrasent.adapt.report import (
@@ -399,7 +399,7 @@ class _AdaptationRun:
         """Open the index, its model, and the search to beat."""
         self.index = Index.open(self.place)
         self.encode = open_index_model(self.index)
-        self.documents, self.units = document_names(self.index)
+        self.documents = [*self.index.row_documents.numbers]
         # Stored, since learning changes the ranker of the index before the run is complete.
         default = Ranker(self.index.ranker.bm25_weight)
         self.prior = Ranker.from_json(self.kept("default", default.to_json))
@@ -445,7 +445,7 @@ class _AdaptationRun:
             return None
         queries = queries_of(self.users)
         vectors = self.index.query_vectors([query.text for query in queries], self.encode)
-        return Bench(self.index, queries, vectors, self.documents, self.units)
+        return Bench(self.index, queries, vectors)
 
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
