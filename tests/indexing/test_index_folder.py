@@ -18,6 +18,7 @@ from contrasent import (
     sync_index,
 )
 from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.indexing import remaining
 from contrasent.search.index import Index
 
 NOTES = {
@@ -64,7 +65,7 @@ def test_an_index_follows_its_documents_from_python(notes, models, tmp_path):
     assert Index.open(tmp_path / "i").facts.origin["path"] == str(moved)
 
 
-def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
+def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path, monkeypatch):
     table, index = tmp_path / "more.csv", tmp_path / "i"
     (notes / "faq.csv").write_text("id,answer\n7,The borrower pays.\n8,\n9, \n")
     settings = {"model": models / "mean", "column": "answer", "id_column": "id"}
@@ -93,7 +94,10 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     index_folder(notes / "boats.md", tmp_path / "plain", model=models / "mean")
     with pytest.raises(OptionError, match="needs --id"):
         add_rows(tmp_path / "plain", table, update=True)
+    lengths, quick = [], remaining.quick  # as a new index is encoded
+    monkeypatch.setattr(remaining, "quick", lambda *of: (lengths.append(of[1]), quick(*of))[1])
     assert change_model(index, models / "cls").index.model != made.index.model
+    assert lengths == [len("Nobody pays.The bus stops at the gate.")]
     ((hit,),) = search_index(index, "where does the bus stop?", k=1, where={"year": "1999"})
     assert hit.id == "8"
     assert remove_rows(index, where={"year": "1999"}) == (1, 1, ())
