@@ -701,8 +701,7 @@ class Index(BaseIndex):
             ]
         learned = self.learned if ranker.uses_learned else Learned()
         queries = zip(texts, vectors, mapped(ranker, learned, vectors), strict=True)
-        how = ranker, learned, allowed, coded, few
-        return [self._ranked(*query, k, *how) for query in queries]
+        return [self._ranked(*query, k, ranker, learned, allowed, coded, few) for query in queries]
 
     def _ranked(
         self,
