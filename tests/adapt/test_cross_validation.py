@@ -242,12 +242,12 @@ def test_held_out_documents_teach_in_no_way(monkeypatch):
     absent, present = learned({0}), learned(set())
     moved = vectors.copy()
     moved[0] = -moved[0]
-    bench.index.vectors = moved
+    bench.index.store.vectors = moved
     hard = Learner(bench, PRIOR, 0)._hard
-    bench.index.vectors = vectors
+    bench.index.store.vectors = vectors
     bench.told = hard
     same, others = learned({0}), learned(set())
-    bench.index.vectors = moved
+    bench.index.store.vectors = moved
     np.testing.assert_array_equal(learned({0}), same)
     assert not np.array_equal(learned(set()), others)
     assert not np.array_equal(absent, present)
@@ -265,7 +265,7 @@ def test_other_passages_of_what_answers_a_query_are_no_negatives(monkeypatch):
         made.answers[query] = np.array([1])
     vectors, maps = np.array(bench.index.vectors), []
     for changed in ((), 0, 2):  # nothing, the other passage of the answer, another document's
-        bench.index.vectors = vectors.copy()
+        bench.index.store.vectors = vectors.copy()
         bench.index.vectors[changed,] *= -1
         maps.append(made.fit(about_the_first, set()))
     np.testing.assert_array_equal(maps[0], maps[1])

@@ -482,8 +482,7 @@ class Index(BaseIndex):
 
     def __init__(self, store: Store, encode: EncodeFn | None = None) -> None:
         self.store, self._encode = store, encode
-        self.facts, self.folder, self.unfinished = store.facts, store.folder, store.unfinished
-        self.vectors = store.vectors  # (rows, d), those of deleted rows included
+        self.facts, self.unfinished = store.facts, store.unfinished
         self._samples = dict[float, Vectors]()  # sampled rows, by their smoothing weight
 
     # ------------------------------------------------------------------ making and reading
@@ -602,6 +601,16 @@ class Index(BaseIndex):
         return done
 
     # ------------------------------------------------------------------ what the store has
+
+    @property
+    def folder(self) -> Path | None:  # type: ignore[override]
+        """Its folder; None for an index in memory."""
+        return self.store.folder
+
+    @property
+    def vectors(self) -> Vectors:
+        """(rows, d) vectors, those of deleted rows included."""
+        return self.store.vectors
 
     @property
     def alive(self) -> Mask:
