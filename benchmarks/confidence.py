@@ -95,7 +95,7 @@ def index_of(texts: Sequence[str], vectors: Vectors, ranker: Ranker) -> Index:
     with Writer(None, new=Facts()) as writer:
         writer.add(texts, vectors)
         writer.set(ranker=ranker)
-    index = Index.of(writer)
+    index = Index(writer.store)
     index.__dict__["calibration"] = PROBE
     return index
 

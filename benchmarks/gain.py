@@ -38,7 +38,7 @@ def index_of(one: Judged, base: str, ranker: Ranker, learned: Learned | None = N
         vectors = one.encoded(base, "document", one.texts.documents)
         writer.add(one.texts.documents, vectors, ids=ids)
         writer.set(ranker=ranker, learned=learned)
-    return Index.of(writer)
+    return Index(writer.store)
 
 
 def ndcg(one: Judged, base: str, index: Index) -> Any:

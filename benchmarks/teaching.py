@@ -38,8 +38,7 @@ class Taught(Judged):
         documents = self.texts.documents
         index = Index.build(lambda _: self.vectors("document", documents), documents)
         vectors = self.vectors("query", [text for text, _ in asked], name)
-        names = [str(place) for place in range(len(documents))]
-        return Bench(index, queries_of(asked), vectors, names, np.arange(len(names)))
+        return Bench(index, queries_of(asked), vectors)
 
     def vectors(self, task: str, texts: Sequence[str], kept: str = "") -> Vectors:
         """(n, d) of length one."""
@@ -73,7 +72,7 @@ class Taught(Judged):
 def part(bench: Bench, numbers: Numbers) -> Bench:
     """Some of the queries."""
     queries = queries_of([(q.text, q.relevant) for q in (bench.queries[at] for at in numbers)])
-    return Bench(bench.index, queries, bench.vectors[numbers], bench.documents, bench.units)
+    return Bench(bench.index, queries, bench.vectors[numbers])
 
 
 def run(collection: Taught, seed: int) -> dict[str, Any]:

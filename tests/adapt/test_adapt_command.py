@@ -159,18 +159,6 @@ def test_an_index_is_copied_with_its_settings_and_without_what_it_learned(
     assert Index.open(again.folder / "index").model == identity
 
 
-@pytest.mark.slow
-def test_a_complete_adaptation_is_not_done_again(adapted, model, documents, queries):
-    folder, done, _ = adapted
-    again = adapt_index(documents, folder, model=str(model), queries=queries, resume=True)
-    assert again == done
-    with pytest.raises(OutputError, match="--overwrite"):
-        adapt_index(documents, folder, model=str(model))
-    with pytest.raises(InputError, match="no such file"):
-        adapt_index(documents / "nowhere", folder, model=str(model), overwrite=True)
-    assert (folder / "report.json").is_file()
-
-
 def test_a_complete_one_is_the_result_of_the_same_input_alone(tmp_path, model, sentences, queries):
     notes, said = write_notes(tmp_path / "notes", sentences, range(20)), []
     same = tmp_path / "same.csv"
@@ -179,6 +167,8 @@ def test_a_complete_one_is_the_result_of_the_same_input_alone(tmp_path, model, s
     done = adapt_index(notes, tmp_path / "s", queries=queries, **more)
     again = adapt_index(notes, tmp_path / "s", queries=same, **more, log=said.append)
     assert again == done and "already finished; 'contrasent adapt" in said[0]
+    with pytest.raises(OutputError, match="--overwrite"):
+        adapt_index(notes, tmp_path / "s", model=str(model))
     others = "started with other queries, collections or clicks; give the same"
     for source, given, match in (
         (tmp_path, {"queries": same}, "was started with source"),
@@ -322,6 +312,8 @@ def test_a_short_budget_searches_some_documents_and_says_so(
     tmp_path, model, documents, monkeypatch
 ):
     monkeypatch.setattr(adaptation, "_estimate", lambda rows, encode: 28_000.0)
+    (tmp_path / "s").mkdir()  # as a run that was killed at its first step leaves it
+    (tmp_path / "s" / ".unfinished.json.contrasent-abcd_123").write_text("half")
     said = []
     # Five minutes may pass before it counts what is left.
     done = adapt_index(documents, tmp_path / "s", model=str(model), budget=1e4, log=said.append)
@@ -331,12 +323,14 @@ def test_a_short_budget_searches_some_documents_and_says_so(
     assert "91 added, 0 changed, 0 deleted, 29 unchanged" in run("index", done.folder, "--sync")
 
 
-def test_a_sync_adds_the_rest_of_a_table_that_the_budget_cut(tmp_path, model):
+def test_a_sync_adds_the_rest_of_a_table_that_the_budget_cut(tmp_path, model, monkeypatch):
+    lengths, quick = [], adaptation.quick  # as `index` encodes, in bfloat16 where that is faster
+    monkeypatch.setattr(adaptation, "quick", lambda *of: (lengths.append(of[1]), quick(*of))[1])
     lines = [f"k{n},Note number {n} says that the roof was repaired." for n in range(100)]
     (tmp_path / "table.csv").write_text("\n".join(["id,text", *lines]))
     source = DocumentSource(tmp_path / "table.csv")
     make_index(source, tmp_path / "i", str(model), 1e-9, lambda line: None)
-    assert len(Index.open(tmp_path / "i")) == 1
+    assert (len(Index.open(tmp_path / "i")), len(lengths)) == (1, 1)
     assert sync_index(tmp_path / "i").changed == 1
     assert len(Index.open(tmp_path / "i")) == 100
     assert sync_index(tmp_path / "i").unchanged == 1
@@ -401,9 +395,17 @@ def finished(tmp_path):
 
 
 def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, sentences, finished):
-    few = write_notes(tmp_path / "few", sentences, range(2))
+    """What it made answers until all documents are encoded."""
+    few, answering = write_notes(tmp_path / "few", sentences, range(2)), []
     (tmp_path / "link").symlink_to(finished)
-    adapt_index(few, tmp_path / "link", model=str(model), seed=np.int64(1), overwrite=True)
+
+    def log(line):
+        if ENCODING in line:
+            answering.extend(row.text for row in Index.open(finished / "index").every())
+
+    how = {"model": str(model), "seed": np.int64(1), "overwrite": True}
+    adapt_index(few, tmp_path / "link", **how, log=log)
+    assert answering == ["old"]
     made = {"index", "report.json", "report.html"}
     assert {path.name for path in finished.iterdir()} == {*made, "thesis.txt"}
     assert Index.open(finished / "index").model == TorchEncoder.load(model).identity
@@ -420,23 +422,20 @@ def test_overwrite_keeps_what_is_yet_to_be_read(tmp_path, documents, finished):
         with pytest.raises(InputError, match=rf"{name}: would be deleted by --overwrite; copy"):
             adapt_index(documents, finished, **{kind: finished / name}, overwrite=True)
     (tmp_path / "numbers.csv").write_text("1,2\n3,4\n")
-    for wrong in (
-        {"model": "no-model"},
-        {"queries": tmp_path / "numbers.csv"},
-        {"collection": tmp_path},
-        {"train_encoder": True},
+    (tmp_path / "asked.csv").write_text("query,document\nwhere is it?,nowhere.md\n")
+    Index.build(lambda texts: np.ones((len(texts), 2)), ["new"]).save(tmp_path / "other")
+    for source, wrong, words in (
+        (documents / "nowhere", {}, "no such file"),
+        (documents, {"model": "no-model"}, "no-model"),
+        (documents, {"queries": tmp_path / "numbers.csv"}, "query"),
+        (documents, {"collection": tmp_path}, "queries.jsonl"),
+        (documents, {"train_encoder": True}, "needs 40 queries"),
+        (tmp_path / "numbers.csv", {"columns": "none"}, "'none': unknown column"),
+        (tmp_path / "other", {"queries": tmp_path / "asked.csv"}, "'nowhere.md'"),
     ):
-        with pytest.raises(UserError):
-            adapt_index(documents, finished, **wrong, overwrite=True)
+        with pytest.raises(UserError, match=words):
+            adapt_index(source, finished, **wrong, overwrite=True)
     assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
-    shutil.rmtree(finished / "index")  # as a kill in the middle of --overwrite leaves it
-    assert adaptation.finished(finished) is None
-
-
-def test_a_run_that_was_killed_at_its_first_step_is_begun_again(tmp_path, model, documents):
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / ".unfinished.json.contrasent-abcd_123").write_text("half")
-    assert adapt_index(documents, tmp_path / "s", model=str(model)).facts["documents"] == 120
 
 
 def test_an_index_that_is_rewritten_meanwhile_keeps_its_search(

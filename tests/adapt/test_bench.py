@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from contrasent.adapt.bench import Bench, Query, difference, document_names, queries_of
+from contrasent.adapt.bench import Bench, Query, difference, queries_of
 from contrasent.search.index import Index, document_of
 from contrasent.search.learned import KnownQueries, Learned, Neighbors
 from contrasent.search.ranking import Ranker
@@ -28,13 +28,12 @@ def index():
 @pytest.fixture(scope="module")
 def bench(index):
     random = np.random.default_rng(1)
-    documents, units = document_names(index)
     queries = [
         Query(" ".join(random.choice(WORDS, 2)), {int(n): 1.0, int(n + 7) % 30: 2.0}, int(n))
         for n in random.integers(0, 30, 25)
     ]
     vectors = index.query_vectors(random.normal(size=(25, 8)).astype(np.float32))
-    return Bench(index, queries, vectors, documents, units)
+    return Bench(index, queries, vectors)
 
 
 def ndcg(names, relevant):
@@ -63,7 +62,7 @@ def test_words_count_less_in_another_language_as_in_a_search():
     index = Index.build(lambda _: vectors, texts)
     asked = ["wo ist der wagen und die strasse", "where is the wagen and the strasse"]
     queries, both = [Query(text, {7: 1.0}, 7) for text in asked], index.query_vectors(vectors[:2])
-    bench = Bench(index, queries, both, *document_names(index))
+    bench = Bench(index, queries, both)
     found = index.search(asked, vectors=both, ranker=Ranker(0.4), k=30)
     best = [bench.best_rows(number, Ranker(0.4)).tolist() for number in range(2)]
     assert best == [[int(hit.id) for hit in hits] for hits in found]

@@ -7,7 +7,7 @@ import pytest
 
 from contrasent.adapt import cross_validation
 from contrasent.adapt import learner as learner_
-from contrasent.adapt.bench import Bench, difference, document_names, queries_of
+from contrasent.adapt.bench import Bench, difference, queries_of
 from contrasent.adapt.cross_validation import (
     AGAIN,
     NEW,
@@ -58,7 +58,7 @@ def bench_of(seed, *, meaning=True, documents=60, each=2, shared=0.0, about=1.5,
         metadata=[{"document": f"d{n // rows}"} for n in range(len(passages))],
     )
     asked = queries_of([(f"question {n}", {int(at): 1.0}) for n, at in enumerate(of)])
-    return Bench(index, asked, normalize(queries), *document_names(index))
+    return Bench(index, asked, normalize(queries))
 
 
 def taught(bench, *, until=1e9, seed=0, **given):
@@ -213,7 +213,7 @@ class Watched(Bench):
 def test_no_query_is_judged_by_what_it_taught():
     """Nor, where documents are new, by what was taught about the documents that answer it."""
     made = bench_of(2)
-    bench = Watched(made.index, made.queries, made.vectors, made.documents, made.units)
+    bench = Watched(made.index, made.queries, made.vectors)
     taught(bench, until=0.0)
     # Twice a fold: by the strategies with a map, and by those without.
     again, new = bench.apart[: len(bench.apart) // 2], bench.apart[len(bench.apart) // 2 :]
@@ -232,7 +232,7 @@ def test_held_out_documents_teach_in_no_way(monkeypatch):
     """Neither as answers of other queries nor as what does not answer them."""
     monkeypatch.setattr(learner_, "RANDOM_ROWS", 200)
     made = bench_of(1)
-    bench = Remembering(made.index, made.queries, made.vectors, made.documents, made.units)
+    bench = Remembering(made.index, made.queries, made.vectors)
     bench.queries[-1] = replace(bench.queries[-1], relevant={0: 1.0, 59: 1.0})
     teaching, vectors = np.arange(2, 120), np.array(bench.index.vectors)
 
@@ -258,7 +258,10 @@ def test_other_passages_of_what_answers_a_query_are_no_negatives(monkeypatch):
     bench, about_the_first = bench_of(0, rows=2), np.arange(2)
     made = Learner(bench, PRIOR, 0)
     for query in about_the_first:
-        assert bench.rows_of(bench.queries[query].document).tolist() == [0, 1]
+        assert bench.of_rows.rows_of(bench.documents[bench.queries[query].document]).tolist() == [
+            0,
+            1,
+        ]
         made.answers[query] = np.array([1])
     vectors, maps = np.array(bench.index.vectors), []
     for changed in ((), 0, 2):  # nothing, the other passage of the answer, another document's
@@ -380,7 +383,7 @@ def test_deleted_rows_are_no_neighbors(tmp_path):
         texts, ids = [row.text for row in rows], [row.id for row in rows]
         writer.update(texts, made.index.vectors[:20], ids=ids, metadata=about)
     index = Index.open(tmp_path / "index")
-    bench = Bench(index, made.queries, made.vectors, *document_names(index))
+    bench = Bench(index, made.queries, made.vectors)
     near, alive = Learner(bench, PRIOR, 0).neighbors.rows, index.numbers()
     assert len(near) == 80 and near.shape[1] == 5 and np.isin(near[alive], alive).all()
     assert (np.delete(near, alive, axis=0) == -1).all()

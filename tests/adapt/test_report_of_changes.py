@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.bench import Bench, queries_of
 from contrasent.adapt.report import largest_changes
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
@@ -31,7 +31,7 @@ def test_queries_that_moved_are_shown_with_their_first_answer_before_and_after()
     index = Index.build(encode, passages, metadata=about)
     queries = queries_of([(text, {n: 1.0}) for n, text in enumerate(asked)])
     vectors = index.query_vectors(asked, encode)
-    bench = Bench(index, queries, vectors, *document_names(index))
+    bench = Bench(index, queries, vectors)
     swap = Learned(np.eye(3, dtype=np.float32)[[1, 0, 2]])
     rankers = Ranker(0.0), Ranker(0.0, map_share=1.0)
     before, after = (bench.values([ranker], learned=swap)[0] for ranker in rankers)

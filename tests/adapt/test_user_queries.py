@@ -140,13 +140,6 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path):
     ]
 
 
-def test_a_csv_with_unquoted_commas_goes_on(tmp_path):
-    path = written(tmp_path / "asked.csv", [*MANY, ("first, second", "page1")])
-    found, said = read(path)
-    assert len(found) == 45
-    assert said == [f"{path}: 1 of 46 rows ignored: query missing (line 47)"]
-
-
 @pytest.mark.parametrize(
     ("queries", "documents", "why"),
     [
@@ -190,9 +183,12 @@ def test_nothing_usable_is_an_error(tmp_path, name, content, said):
     assert str(tmp_path / name) in str(error.value)
 
 
-def test_a_log_of_unknown_documents_does_not_stop_good_queries(tmp_path):
-    good = written(tmp_path / "asked.csv", MANY)
+def test_an_unquoted_comma_and_a_log_of_unknown_documents_do_not_stop_good_queries(tmp_path):
+    good = written(tmp_path / "asked.csv", [*MANY, ("first, second", "page1")])
     log = written(tmp_path / "log.csv", [("a", "gone"), ("b", "gone")])
     found, said = read(good, clicks=log)
     assert len(found) == 45
-    assert said == [f"{log}: 2 of 2 rows ignored: unknown document (line 2: 'gone')"]
+    assert said == [
+        f"{good}: 1 of 46 rows ignored: query missing (line 47)",
+        f"{log}: 2 of 2 rows ignored: unknown document (line 2: 'gone')",
+    ]

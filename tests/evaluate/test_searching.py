@@ -93,7 +93,7 @@ def test_short_names_and_documents_that_are_not_there():
         search_retrieval(found([[]]), names, {"q": ("?", {"gone": 1.0})})
 
 
-def test_a_document_is_found_by_its_best_passage():
+def test_a_document_is_found_by_its_best_passage(monkeypatch):
     vectors = {f"p{n}": np.array([1, n / 50], np.float32) for n in range(60)}
     about = [{"document": "long" if n < 50 else f"other{n}"} for n in range(60)]
 
@@ -105,13 +105,19 @@ def test_a_document_is_found_by_its_best_passage():
     assert names == ["long", "other50", "other51"]
     (every,) = index.documents(["?"], encode, 100, Ranker(0.0))
     assert len(every) == 11
-    vector = vectors["p0"][None]
-    (hits,) = index.search_documents(
-        ["?"], vector, 3, ranker=Ranker(0.0), where={"document": "long"}
-    )
+    vector, depths, search = vectors["p0"][None], [], index.search
+    index.search = lambda *texts, k, **how: (depths.append(k), search(*texts, k=k, **how))[1]
+    how = {"ranker": Ranker(0.0), "where": {"document": "long"}}
+    (hits,) = index.search_documents(["?"], vector, 6, **how)
     assert [hit.text for hit in hits] == ["p0", "p1", "p2", "p3", "p4"]
+    assert depths == [6]  # there is no other document
     (hits,) = index.search_documents(["?"], vector, 2, ranker=Ranker(0.0))
     assert [hit.text for hit in hits] == ["p0", "p1", "p2", "p3", "p4", "p50"]
+    depths.clear()
+    monkeypatch.setattr("contrasent.search.index.DEEPEST", 20)
+    index.count_documents = lambda where: math.inf  # as in Milvus, which gives so many rows at most
+    assert len(index.search_documents(["?"], vector, 2, ranker=Ranker(0.0))[0]) == 5
+    assert depths == [2, 8, 20]
 
 
 @pytest.fixture

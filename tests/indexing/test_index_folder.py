@@ -19,6 +19,7 @@ from contrasent import (
     sync_index,
 )
 from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.indexing import remaining
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
@@ -63,7 +64,7 @@ def test_an_index_follows_its_documents_from_python(notes, models, tmp_path):
     assert (done.added, done.changed, done.deleted, done.unchanged, done.rows) == (1, 0, 1, 2, 3)
 
 
-def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
+def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path, monkeypatch):
     table, index = tmp_path / "more.csv", tmp_path / "i"
     (notes / "faq.csv").write_text("id,answer\n7,The borrower pays.\n8,\n9, \n")
     settings = {"model": models / "mean", "column": "answer", "id_column": "id"}
@@ -94,7 +95,10 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
         add_rows(tmp_path / "plain", table, update=True)
     with pytest.raises(InputError, match="is a folder, and only rows of tables can be added"):
         add_rows(tmp_path / "plain", notes)
+    lengths, quick = [], remaining.quick  # as a new index is encoded
+    monkeypatch.setattr(remaining, "quick", lambda *of: (lengths.append(of[1]), quick(*of))[1])
     assert change_model(index, models / "cls").index.model != made.index.model
+    assert lengths == [len("Nobody pays.The bus stops at the gate.")]
     with Writer(index) as writer:
         learned = Learned(np.eye(writer.facts.dimension, dtype=np.float32))
         writer.set(ranker=Ranker(map_share=1.0), learned=learned)

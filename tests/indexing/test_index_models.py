@@ -43,7 +43,7 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
     made = NumpyModel(model, pooling="mean", max_seq_length=8)
     texts = sentences[:20]
     index = Index.build(made.encode, texts, model=made.identity, source=str(model))
-    index.store.facts = replace(index.facts, settings={"pooling": "mean", "max_seq_length": 8})
+    index.facts = replace(index.facts, settings={"pooling": "mean", "max_seq_length": 8})
     encode = open_index_model(index, batch_size=4)
     assert encode.encoder.identity == made.identity
     assert np.array_equal(encode(texts), made.encode(texts, batch_size=4))

@@ -177,8 +177,11 @@ def test_bad_input_is_a_line_and_loses_nothing(made, tiny, tmp_path, lines, run)
     index, whole = made
     target = tmp_path / "index"
     stopped(index, target)
-    for other in ({"max_seq_length": 9}, {"metric": "dot"}, {"exclude": "drafts/"}):
-        with pytest.raises(errors.OutputError, match=f"started with another {next(iter(other))};"):
+    for other, name in (
+        ({"max_seq_length": 9}, "--max-seq-length"),
+        ({"metric": "dot", "gitignore": False}, "--no-ignore and --metric"),
+    ):
+        with pytest.raises(errors.OutputError, match=f"started with another {name};"):
             index(target, **other)
     with pytest.raises(errors.UserError, match="cannot be compared"):  # another base
         index_folder(lines, target, model=tiny["roberta"], pooling="mean")
@@ -204,7 +207,7 @@ def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path, turns):
     opened = Index.open(tmp_path / "index")
     encode = open_index_model(opened)
     library = Library(opened, encode.encoder)
-    assert library.newest.bm25_only == "BM25 only: 0 % encoded"
+    assert library.newest.index.bm25_only == "BM25 only: 0 % encoded"
     assert library.search(library.newest, ["a lamp"], encode(["a lamp"]), k=3)[0]
     with library.followed(encode):
         until(lambda: 0 in turns)

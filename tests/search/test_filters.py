@@ -372,5 +372,11 @@ def test_facets_are_fields_with_few_short_values():
 def test_a_filter_may_have_numbers_of_numpy():
     rows = [{"n": 3}, {"n": 4}]
     index = Index.build(lambda texts: np.ones((len(texts), 2)), ["a", "b"], metadata=rows)
-    for test in (np.int64(3), 3, {"$in": [np.int64(3)]}, {"$ne": np.int64(4)}):
+    for test in (
+        np.int64(3),
+        3,
+        {"$in": [np.int64(3)]},
+        {"$ne": np.int64(4)},
+        {"$lt": np.int64(4)},
+    ):
         assert index.matching({"n": test}).tolist() == [True, False]

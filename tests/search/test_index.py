@@ -38,7 +38,9 @@ def index():
         encode,
         TEXTS,
         ids=[f"id-{n}" for n in range(len(TEXTS))],
-        metadata=[{"n": n, "tags": ["a", None, 1.5]} if n % 3 else None for n in range(len(TEXTS))],
+        metadata=[
+            {"n": n, "tags": ["\\u0000", None, 1.5]} if n % 3 else None for n in range(len(TEXTS))
+        ],
         model="model-one",
     )
 
@@ -236,14 +238,11 @@ def test_texts_in_any_sequence(make):
     ([np.ones(300)], {}, r"queries\[0\] ndarray of shape \(300,\): is not a text"),
     ("a", {"threshold": "30"}, "threshold '30': is not a number"),
     ("a", {"where": {1: 2}}, "where {1: 2}: a filter is a JSON object"),
+    *(("a", {"k": k}, "at least 1") for k in (0, -1, True, 2.5, "3")),
 ])  # fmt: skip
 def test_what_cannot_be_searched_for(index, queries, how, words):
     with pytest.raises(OptionError, match=words):
         index.search(queries, encode=encode, **how)
-
-
-def test_metadata_of_backslashes_is_not_taken_for_nul():
-    Index.build(encode, ["a"], metadata=["\\u0000"])
 
 
 def test_an_index_is_closed_by_with(index, tmp_path):
@@ -253,12 +252,6 @@ def test_an_index_is_closed_by_with(index, tmp_path):
     for closed in (opened, index):
         with pytest.raises(InputError, match="index: is closed; open it again"):
             closed.search("a river", encode=encode)
-
-
-@pytest.mark.parametrize("k", [0, -1, True, 2.5, "3"])
-def test_bad_k(index, k):
-    with pytest.raises(OptionError, match="at least 1"):
-        index.search(encode(["a"]), k=k)
 
 
 def test_other_model_and_dimension(index, tmp_path):

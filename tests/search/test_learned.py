@@ -20,7 +20,7 @@ from contrasent.search.learned import (
     smoothed,
 )
 from contrasent.search.ranking import Ranker
-from contrasent.search.store import Facts
+from contrasent.search.store import Facts, Store
 from contrasent.search.writer import Writer
 
 encode = encoder(3)
@@ -55,7 +55,7 @@ def made(ranker, texts=TEXTS, metadata=METADATA):
         writer.add(texts, encode, metadata=metadata)
         writer._map()
         writer.set(ranker=ranker, learned=learned_of(writer.store.vectors))
-    return Index.of(writer)
+    return Index(writer.store)
 
 
 def unit(vector):
@@ -187,6 +187,13 @@ def test_after_changes(ranker, tmp_path):
             )
 
 
+class Large(np.memmap):
+    """Vectors that are too many for a product with all of them."""
+
+    def __matmul__(self, query):
+        raise AssertionError
+
+
 @each_way
 def test_codes_propose_the_same(ranker, tmp_path, make_codes):
     texts = [f"{TEXTS[n % 60]} no{n}" for n in range(300)]
@@ -195,12 +202,14 @@ def test_codes_propose_the_same(ranker, tmp_path, make_codes):
     with Writer(tmp_path / "index") as writer:
         writer.delete(["9", "10"])
         writer.add(["delta no33", "alpha"], encode, ids=["new", "newer"])
-    index = Index.open(tmp_path / "index")
-    index.exact_up_to = 10
+    index, store = Index.open(tmp_path / "index"), Store.open(tmp_path / "index")
+    store.vectors = store.vectors.view(Large)
+    large = Index(store)
+    large.exact_up_to = 10
     assert index.facts.codes["rows"] == 300
-    for where in (None, {"n": {"$gt": 20}}):
+    for where in (None, {"n": {"$gt": 20}}, {"n": {"$in": [7, 8]}}):
         given = {"encode": encode, "k": 6, "where": where}
-        found = index.search(QUERIES, **given)
+        found = large.search(QUERIES, **given)
         for some, every in zip(found, index.search(QUERIES, all_rows=True, **given), strict=True):
             assert [(h.id, pytest.approx(h.score, abs=1e-4)) for h in every] == [
                 (h.id, h.score) for h in some

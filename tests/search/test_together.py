@@ -17,7 +17,7 @@ from whole_states import MODELS, ROWS, check_versions, content, make, text
 
 from contrasent.errors import InputError, OutputError
 from contrasent.search import folder as folder_
-from contrasent.search.folder import DATABASE, reading
+from contrasent.search.folder import DATABASE
 from contrasent.search.index import Index
 from contrasent.search.opening import open_index
 from contrasent.search.store import Facts, Store
@@ -187,25 +187,6 @@ def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monk
         folder.rename(tmp_path / ".index.contrasent-old")
         assert len(reader.refreshed()) == 60
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-def test_a_log_that_goes_while_it_is_looked_at_is_none(tmp_path):
-    make(tmp_path / "index")
-    log, over = tmp_path / "index" / f"{DATABASE}-wal", threading.Event()
-
-    def come_and_go():
-        while not over.is_set():
-            log.touch()
-            log.unlink(missing_ok=True)
-
-    other = threading.Thread(target=come_and_go)
-    other.start()
-    try:
-        for _ in range(100):
-            reading(tmp_path / "index").close()
-    finally:
-        over.set()
-        other.join()
 
 
 def test_opening_waits_for_who_is_between_the_two_renames_of_a_replacement(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """One writer, many readers: every change against a dictionary, crowds included."""
 
 import errno
+import math
 from dataclasses import replace
 from sqlite3 import ProgrammingError
 
@@ -238,18 +239,6 @@ def test_a_full_disk_is_named_and_lets_go_of_the_index(folder):
     assert len(Index.open(folder)) == 10
 
 
-def test_metadata_is_checked_before_anything_is_encoded(folder):
-    """Numbers of numpy are numbers."""
-    calls, frame = [], type("Frame", (list,), {"columns": ["n"]})([{"n": 1}])
-    for metadata, words in (([{"n": float("nan")}], "is not JSON"), (frame, r"frame\.to_dict")):
-        with pytest.raises(UserError, match=words), Writer(folder) as writer:
-            writer.add(["new"], calls.append, metadata=metadata)
-    assert not calls
-    with Writer(folder) as writer:
-        writer.add(["new"], encode, ids=["x"], metadata=[{"n": np.int64(3), "m": np.float32(0.5)}])
-    assert contents(Index.open(folder))["x"] == ("new", {"n": 3, "m": 0.5})
-
-
 def test_ids_that_are_not_given_are_new(folder):
     with Writer(folder) as writer:
         writer.add(["a", "b"], encode)
@@ -280,6 +269,18 @@ def test_many_small_adds_keep_few_blocks(folder):
     blocks = index.store.connection.execute("SELECT first, count FROM blocks").fetchall()
     assert len(blocks) <= 15 and sum(count for _, count in blocks) == 40
     assert index.search(encode(["added 23"]), k=1)[0][0].text == "added 23"
+
+
+@pytest.mark.parametrize(("few", "language"), [(100, "english"), (2, "none")])
+def test_the_first_rows_decide_the_language(monkeypatch, few, language):
+    """Not the first one alone, though they are added one by one."""
+    monkeypatch.setattr("contrasent.search.writer.DECIDING", few)
+    index = Index.build(encode, ["Introduction", "Contents"], metadata=[{"document": "a.md"}, None])
+    for text in ("The boats lie in the harbor of the town", "It is a map of the islands"):
+        index.add([text], encode)
+    assert index.facts.language == language
+    assert (index.bm25.weigh("introductions").scores[0] > 0) == (language == "english")
+    check_words(index)
 
 
 @pytest.mark.parametrize(("change", "error", "words"), [
@@ -314,16 +315,20 @@ def test_a_failure_that_is_caught_is_not_committed(folder):
     assert contents(Index.open(folder)) == before
 
 
-def test_what_is_bad_is_found_before_anything_changes(folder):
+def test_what_is_bad_is_found_before_anything_is_encoded_or_changes(folder):
+    """Numbers of numpy are numbers."""
+    calls, frame = [], type("Frame", (list,), {"columns": ["n"]})([{"n": 1}])
     with Writer(folder) as writer:
-        with pytest.raises(UserError, match="is not JSON"):
-            writer.add(["x"], encode, metadata=[{"n": float("nan")}])
-        with pytest.raises(UserError, match="is not JSON"):
-            writer.add(["x"], np.ones((1, 6), np.float32), metadata=[{"n": float("nan")}])
+        for metadata, words in (([{"n": math.nan}], "is not JSON"), (frame, r"frame\.to_dict")):
+            for vectors in (calls.append, np.ones((1, 6), np.float32)):
+                with pytest.raises(UserError, match=words):
+                    writer.add(["x"], vectors, metadata=metadata)
         with pytest.raises(ModelError, match="NaN"):
             writer.update(["x"], np.full((1, 6), np.nan, np.float32), ids=["3"])
-        writer.add(["fine"], encode)
-    assert {*contents(Index.open(folder))} == {*map(str, range(11))}
+        writer.add(["fine"], encode, metadata=[{"n": np.int64(3), "m": np.float32(0.5)}])
+    found = contents(Index.open(folder))
+    assert not calls and {*found} == {*map(str, range(11))}
+    assert found["10"] == ("fine", {"n": 3, "m": 0.5})
 
 
 def test_a_writer_waits_for_no_longer_than_it_was_given(folder, monkeypatch):

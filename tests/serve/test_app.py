@@ -241,13 +241,9 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
             return len(pauses) > 13
 
     class Changed:
-        bm25_only = ""
-
         def __init__(self):
-            self.model = "m" if len(pauses) in (0, 11) else "other"
-
-        def __len__(self):
-            return len(pauses)
+            self.count = len(pauses)
+            self.model = "m" if self.count in (0, 11) else "other"
 
         def refreshed(self):
             if len(pauses) == 2:
@@ -264,31 +260,27 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
     served._follow(Over())
     assert pauses == [1, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 1, 2, 4]
     assert closed == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
-    assert served.newest.texts == 11  # what could be opened
+    assert served.newest.index.count == 11  # what could be opened
     problems = [json.loads(record.message)["problem"] for record in caplog.records]
     said = ["another process is writing to this index", *["the model is not there"] * 2]
     assert problems == [f"still searching the previous index: {problem}" for problem in said]
 
 
-def test_the_size_of_an_index_that_is_live_is_looked_at(app_of):
+def test_the_facets_of_an_index_that_is_live_are_looked_at(encoder):
     """One in Milvus, which has no snapshots."""
 
-    class Live:
-        bm25_only, rows, counted = "", 3, 0
-
-        def __len__(self):
-            self.counted += 1
-            return self.rows
-
+    class Live(Index):
         def refreshed(self):
             return self
 
-    library = Library(live := Live(), None)
-    for rows, wanted in ((5, 5), (6, 5)):  # not at each look, which would be a request a second
-        live.rows = rows
+    rows = [{"kind": kind} for kind in "aabc"]
+    live = Live(Index.build(encoder.encode, [*"some"], metadata=rows).store, encoder.encode)
+    library = Library(live, encoder)
+    for gone, left in (("0", ["a", "b", "c"]), ("3", ["a", "b"])):
+        live.remove([gone])
         library.refresh()
-        assert library.newest.texts == wanted
-    assert live.counted == 3
+        snapshot = library.newest
+        assert (snapshot.index.count, snapshot.facets()) == (len(live), {"kind": left})
 
 
 def test_index_of_another_model_is_refused(app_of):

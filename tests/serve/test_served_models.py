@@ -176,7 +176,7 @@ def test_a_served_index_does_not_hold_the_log_of_its_writers(encoder, folder):
         with Writer(folder) as writer:
             writer.add([f"A line more, the {n}."], encoder.encode)
         library.refresh()
-    assert library.newest.texts == len(LINES) + 3
+    assert library.newest.index.count == len(LINES) + 3
     log = folder / "index.db-wal"
     assert not log.exists() or not log.stat().st_size
     (folder / "index.db").open("wb").close()

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.metrics import ndcg_at_k
-from contrasent.search.index import PROPOSED, Index, document_of
+from contrasent.search.index import PROPOSED, Index
 from contrasent.search.learned import Learned, bonus, mapped, smoothed
-from contrasent.search.ranking import Candidates, Ranker
+from contrasent.search.ranking import Candidates, Ranker, Spread
 from contrasent.stats.bootstrap import clustered_mean
 from contrasent.stats.seeds import LEVEL
 from contrasent.types import Numbers, Vectors
@@ -68,16 +68,6 @@ def queries_of(user_queries: Sequence[tuple[str, Mapping[int, float]]]) -> list[
     ]
 
 
-def document_names(index: Index) -> tuple[list[str], Numbers]:
-    """Names of an index's documents, and (rows,) the document of each; -1 of deleted rows."""
-    places: dict[str, int] = {}
-    units = np.full(index.facts.rows, -1, dtype=np.int64)
-    for row in index.every():
-        name = document_of(row.id, row.metadata)
-        units[row.row] = places.setdefault(name, len(places))
-    return list(places), units
-
-
 @dataclass(eq=False)
 class Bench:
     """Queries on an index, ranked as :meth:`Index.search` ranks without filters or codes."""
@@ -85,14 +75,11 @@ class Bench:
     index: Index
     queries: list[Query]
     vectors: Vectors  # (q, d) of the queries, by the base
-    documents: Sequence[str]  # their names, by number
-    units: Numbers  # (rows,) document of each row of the index; -1 of deleted ones
     learned: Learned = field(default_factory=Learned)
 
     def __post_init__(self) -> None:
-        self._places = {name: unit for unit, name in enumerate(self.documents)}
-        self._by_unit = np.argsort(self.units, kind="stable")
-        self._sorted_units = self.units[self._by_unit]
+        self.of_rows = self.index.row_documents
+        self.documents, self.units = [*self.of_rows.numbers], self.of_rows.units
         self._words: dict[str, tuple[Numbers, *tuple[NDArray[np.float32], ...], float]] = {}
 
     def values(
@@ -125,7 +112,7 @@ class Bench:
         self, numbers: Numbers, rankers: Sequence[Ranker], learned: Learned
     ) -> list[list[Numbers]]:
         """The best rows of each query by each ranker."""
-        query_vectors, shown = self.vectors[numbers], self.units >= 0
+        query_vectors, rows = self.vectors[numbers], self.index.numbers()
         # Rankers that differ only in the weight of BM25 share their candidates.
         bare = [replace(ranker, bm25_weight=0.0) for ranker in rankers]
         products = {
@@ -135,25 +122,17 @@ class Bench:
         rankings, weighed = [], dict[float, list[Ranker]]()
         for place, number in enumerate(numbers):
             words, exact, share = self._bm25(self.queries[number].text)
-            words *= shown
             candidates = dict[Ranker, Candidates]()
             for ranker in dict.fromkeys(bare):
                 cosines = smoothed(ranker, learned, products[ranker.map_share][place])
-                added = bonus(ranker, learned, query_vectors[place], self._rows_named)
-                candidates[ranker] = Candidates.of_all(cosines, words, exact, added, shown, shown)
+                added = bonus(ranker, learned, query_vectors[place], self.of_rows.rows_of)
+                found = rows, cosines[rows], words, exact, added, Spread.of(cosines[rows])
+                candidates[ranker] = Candidates.of(*found, len(rows))
             if share not in weighed:
                 weighed[share] = [replace(r, bm25_weight=share * r.bm25_weight) for r in rankers]
             pairs = zip(weighed[share], bare, strict=True)
             rankings.append([r.rank(candidates[plain], PROPOSED).rows for r, plain in pairs])
         return rankings
-
-    def rows_of(self, document: int) -> Numbers:
-        """The rows of a document, by its number."""
-        first, last = np.searchsorted(self._sorted_units, [document, document + 1])
-        return self._by_unit[first:last]
-
-    def _rows_named(self, name: str) -> Numbers:
-        return self.rows_of(self._places.get(name, len(self._places)))
 
     def _bm25(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
         """(rows,) BM25 scores, exact shares, and what of their weight they keep, once a query."""

@@ -141,7 +141,7 @@ class Learner:
             self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
             answers, relevant = list[int](), list[int]()
             for unit, gain in query.relevant.items():
-                rows = bench.rows_of(unit)
+                rows = bench.of_rows.rows_of(bench.documents[unit])
                 relevant.extend(rows)
                 if len(rows) and gain > 0:
                     cosines = np.asarray(bench.index.vectors[rows]) @ bench.vectors[number]
@@ -225,7 +225,7 @@ def train_encoder(bench: Bench, base: Path, folder: Path, seed: int) -> dict[str
     pairs = []
     for number, query in enumerate(bench.queries):
         for document in (unit for unit, gain in query.relevant.items() if gain > 0):
-            rows = bench.rows_of(document)
+            rows = bench.of_rows.rows_of(bench.documents[document])
             nearest = rows[np.argmax(bench.index.vectors[rows] @ bench.vectors[number])]
             (passage,) = bench.index.rows(np.array([nearest]))
             pairs.append((query.text, passage.text))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.bench import Bench, queries_of
 from contrasent.adapt.cross_validation import learn_from_queries
 from contrasent.adapt.learner import train_encoder as fit_encoder
 from contrasent.adapt.report import (
@@ -48,7 +48,7 @@ from contrasent.indexing.build import read_input
 from contrasent.indexing.changes import change_model
 from contrasent.indexing.following import count_rows, sync_index
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
-from contrasent.indexing.remaining import pace
+from contrasent.indexing.remaining import pace, quick
 from contrasent.model.base import TaskEncoder
 from contrasent.model.golden import digest
 from contrasent.model.opening import find_model
@@ -61,11 +61,11 @@ from contrasent.search.records import IndexRow
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 from contrasent.text.sources import missing
-from contrasent.types import Log
+from contrasent.types import Log, several
 
 STATE, QUERIES, MODEL = "unfinished.json", "queries.jsonl", "model"
 USERS = "queries, collection, clicks"  # of what a run was given, as digests
-OWN = (INSIDE, MODEL, QUERIES, PAGE, STATE, REPORT)  # what is ours in an output; its marks last
+OWN = (STATE, INSIDE, MODEL, QUERIES, PAGE, REPORT)  # what is ours in an output
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
 CheckNames = Callable[[Sequence[str], Mapping[str, Any]], object]
@@ -146,6 +146,7 @@ def adapt_index(
     _check_budget(budget)
     target, users = Path(output), (queries, collection, clicks)
     model = None if model is None else str(model)
+    columns = None if columns is None else several(columns)
     inputs = [path for files in users for path in paths(files)]
     for place in inputs:
         if not place.exists():
@@ -153,7 +154,7 @@ def adapt_index(
     given = {
         "source": str(source),
         "model": model,
-        "columns": None if columns is None else list(columns),
+        "columns": columns,
         "max_file_text": int(max_file_text),
         "seed": int(seed),
         "train_encoder": train_encoder,
@@ -174,11 +175,7 @@ def adapt_index(
     log_roles(*users, log)  # before anything is encoded or removed
     inputs += [Path(used)] if used and Path(used).exists() else []
     _check_target(target, inputs, resume=resume, overwrite=overwrite)
-    # What a killed run of the same options left to continue with, or how this one begins.
-    if not (target / STATE).is_file():
-        write_json(target / STATE, {"given": given})
-    state: dict[str, Any] = json.loads((target / STATE).read_text("utf-8"))
-    _check_same(target, state["given"], asked)
+    state = (_left(target, asked) if resume else {}) or {"given": given}
     run = _AdaptationRun(target, state, budget, seed, log)
 
     def check(names: Sequence[str], origin: Mapping[str, Any]) -> None:
@@ -186,6 +183,7 @@ def adapt_index(
         usable, _ = read_user_queries(*users, names, lambda line: None, root=root)
         if train_encoder and (problem := too_few(usable)):
             raise OptionError("train_encoder", True, problem)
+        write_json(target / STATE, state)
 
     run.start(documents, model, check)
     run.read(*users)
@@ -247,8 +245,8 @@ def _check_budget(seconds: float) -> None:
 def finished(target: Path) -> Adaptation | None:
     """The outcome of a complete adaptation; None if there is none."""
     path = target / REPORT
-    if not _holds(path, "format") or (target / STATE).exists() or not is_index(target / INSIDE):
-        return None  # the index is missing where --overwrite was killed
+    if not _holds(path, "format") or (target / STATE).exists():
+        return None
     facts = json.loads(path.read_text("utf-8"))
     return Adaptation(target, facts["improved"], facts["reason"], facts)
 
@@ -257,6 +255,15 @@ def _digests(files: Files) -> list[str]:
     """The SHA-256 of every file, also in folders."""
     found = (sorted(path.rglob("*")) if path.is_dir() else [path] for path in paths(files))
     return [digest(path) for several in found for path in several if path.is_file()]
+
+
+def _left(target: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """What a killed run of the same options left to continue with; empty if there is none."""
+    if not (target / STATE).is_file():
+        return {}
+    state: dict[str, Any] = json.loads((target / STATE).read_text("utf-8"))
+    _check_same(target, state["given"], asked)
+    return state
 
 
 def _check_same(target: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -315,7 +322,7 @@ def _check_metric(facts: Facts) -> None:
 
 
 def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
-    """Reject, before any work, an output that exists or cannot be written; else make room."""
+    """Reject, before any work, an output that exists or cannot be written."""
     there, begun = target.exists(), _holds(target / STATE, "given")
     if target.is_dir():
         for name in OWN:
@@ -330,9 +337,6 @@ def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwri
         for place in inputs:
             if any(map(place.resolve().is_relative_to, own)):
                 raise InputError(place, "would be deleted by --overwrite; copy it elsewhere first")
-        with writing(target):
-            for path in filter(os.path.lexists, (target / name for name in OWN)):
-                remove(path)
     elif there and not begun:
         raise OutputError(f"{target}: already exists; choose another folder or add --overwrite")
     elif there and not resume:
@@ -380,16 +384,21 @@ class _AdaptationRun:
         return self.state[name]
 
     def start(self, source: Documents | Index, base: str | None, check: CheckNames) -> None:
-        """Make the index, or copy it, unless an earlier run did."""
-        if not is_index(self.place):
+        """Make the index, or copy it, in place of an earlier one, unless a killed run did."""
+        if "read" not in self.state:
+            lines: list[str] = []
             if isinstance(source, Index):
+                check([*source.row_documents.numbers], source.facts.origin)
                 self.log(f"copying {source.folder}")
-                source.save(self.place)
+                source.save(self.place, overwrite=True)
             else:
                 lines = make_index(source, self.place, base, self.left(), self.log, check)
-                self.kept("read", lambda: lines)
+            with writing(self.target):
+                for path in filter(os.path.lexists, (self.target / name for name in OWN[2:])):
+                    remove(path)
+            self.kept("read", lambda: lines)
             self.log(f'Index ready; you can search it now: contrasent search {self.target} "..."')
-        self.lines += self.state.get("read", ())
+        self.lines += self.state["read"]
         self.open()
 
     def synchronize(self) -> None:
@@ -404,7 +413,7 @@ class _AdaptationRun:
         """Open the index, its model, and the search to beat."""
         self.index = Index.open(self.place)
         self.encode = open_index_model(self.index)
-        self.documents, self.units = document_names(self.index)
+        self.documents = [*self.index.row_documents.numbers]
         # Stored, since learning changes the ranker of the index before the run is complete.
         default = Ranker(self.index.ranker.bm25_weight)
         self.prior = Ranker.from_json(self.kept("default", default.to_json))
@@ -450,7 +459,7 @@ class _AdaptationRun:
             return None
         queries = queries_of(self.users)
         vectors = self.index.query_vectors([query.text for query in queries], self.encode)
-        return Bench(self.index, queries, vectors, self.documents, self.units)
+        return Bench(self.index, queries, vectors)
 
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
@@ -525,7 +534,9 @@ def make_index(
     lines, rows, count = source.report.lines(), index_input.rows, source.report.documents
     assert isinstance(rows, list)
     check(list(_names(rows)), index_input.facts.origin)
-    seconds = _estimate(rows, index_input.encode)
+    encode = quick(index_input.encode, sum(len(text) for text, *_ in rows))
+    index_input = replace(index_input, encode=encode)
+    seconds = _estimate(rows, encode)
     time_needed = f"encoding them takes about {duration(seconds)}"
     log(f"{len(rows):,} passages of {count:,} documents; {time_needed}")
     if seconds > ENCODING * budget:

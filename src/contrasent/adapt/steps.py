@@ -93,7 +93,10 @@ def learn_from_text(
     def kept(ranker: Ranker, *notes: str) -> Steps:
         """What is learned from all sentences."""
         matrix = fit_map(queries, vectors, own_rows, seed=seed)
-        return Steps(ranker, learned_of(index, ranker, matrix), notes)
+        near = None
+        if ranker.smoothing:
+            near = Neighbors.among(index.vectors, index.numbers(), NEIGHBORS)
+        return Steps(ranker, Learned(matrix, near), notes)
 
     if not evaluate:
         log(f"training a query map on {len(texts):,} sentences")
@@ -122,13 +125,6 @@ def learn_from_text(
             return kept(ranker, *notes, f"{name}: {UNMEASURED} ({gain} on {held_out})")
         notes.append(f"{name}: discarded, worse on {held_out} ({gain})")
     return Steps(prior, Learned(), tuple(notes))
-
-
-def learned_of(index: Index, ranker: Ranker, matrix: Vectors | None) -> Learned:
-    """The arrays that an index keeps."""
-    if not ranker.smoothing:
-        return Learned(matrix)
-    return Learned(matrix, Neighbors.among(index.vectors, index.numbers(), NEIGHBORS))
 
 
 # ---------------------------------------------------------------------- sentences
@@ -205,7 +201,7 @@ def _bench(
     small = Index.build(lambda _: row_vectors, texts, ids=ids, ranker=index.ranker)
     places = {name: i for i, name in enumerate(dict.fromkeys(one.document for one in tested))}
     sentences = [Query(o.text, {i: 1.0}, places[o.document]) for i, o in enumerate(tested)]
-    return Bench(small, sentences, queries, ids, np.arange(len(ids)))
+    return Bench(small, sentences, queries)
 
 
 # ---------------------------------------------------------------------- the map

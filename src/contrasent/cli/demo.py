@@ -145,16 +145,15 @@ def _gains(
     seed: int,
 ) -> dict[str, Any]:
     """The gains of BM25 and of learning over vectors alone, on held-out summaries."""
-    from contrasent.adapt.bench import Bench, Query, difference, document_names
+    from contrasent.adapt.bench import Bench, Query, difference
     from contrasent.search.ranking import Ranker
     from contrasent.types import for_task
 
-    documents, units = document_names(index)
-    places = {name: n for n, name in enumerate(documents)}
+    places = index.row_documents.numbers
     known = [(text, places[name]) for text, name in summaries if name in places]
     queries = [Query(text, {n: 1.0}, n) for text, n in known]
     vectors = for_task(encode, "query")([text for text, _ in known])
-    bench = Bench(index, queries, vectors, documents, units, index.learned)
+    bench = Bench(index, queries, vectors, index.learned)
     default = Ranker(done.facts["default"]["bm25_weight"])
     alone, both, learned = bench.values([Ranker(0.0), default, index.ranker])
     gains = {

@@ -16,6 +16,7 @@ from contrasent.files import check_writable
 from contrasent.indexing.build import IndexResult
 from contrasent.indexing.following import FileFacts, own_folder
 from contrasent.indexing.models import open_index_model
+from contrasent.indexing.remaining import rest_encoder
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.filters import Where, check_where
@@ -54,11 +55,11 @@ def change_model(
     folder, began = own_folder(index), time.monotonic()
     with closing(Index.open(folder)) as before:
         rows, learned = len(before), before.ranker.uses_learned
-    encoder = open_encoder(
-        find_model(model), pooling=pooling, max_seq_length=max_seq_length, light=True
-    )
-    check_writable(folder, 8 * encoder.dimension * rows)
-    encode = TaskEncoder(encoder, batch_size=batch_size)
+        encoder = open_encoder(
+            find_model(model), pooling=pooling, max_seq_length=max_seq_length, light=True
+        )
+        encode = rest_encoder(before, TaskEncoder(encoder, batch_size=batch_size))
+        check_writable(folder, 8 * encoder.dimension * rows)
     updated = reembed(
         folder,
         encode,

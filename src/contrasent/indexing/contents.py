@@ -26,19 +26,16 @@ LABELED = 2000  # documents whose language is checked
 MOST = 100_000  # files that are listed where the documents were
 PAIRED_ROWS, PAIRED_COLUMNS = 1024, 8192
 
-_DOCUMENTS = """SELECT coalesce(json_extract(metadata, '$.document'), id) AS name, count(*),
-    min(row) FROM rows GROUP BY name ORDER BY name"""
-
 
 def list_documents(index: str | Path, pattern: str = "*") -> list[dict[str, Any]]:
     """The documents of an index whose names match a pattern, and how many rows each has."""
     with closing(Index.open(own_folder(index))) as opened:
-        named = [
-            {"document": str(name), "rows": rows}
-            for name, rows, _ in opened.store.query(_DOCUMENTS)
-        ]
-    wanted = pattern.casefold()
-    return [one for one in named if fnmatchcase(one["document"].casefold(), wanted)]
+        documents = opened.row_documents
+    return [
+        {"document": name, "rows": len(documents.rows_of(name))}
+        for name in sorted(documents.numbers)
+        if fnmatchcase(name.casefold(), pattern.casefold())
+    ]
 
 
 def describe(index: str | Path) -> dict[str, Any]:
@@ -46,9 +43,9 @@ def describe(index: str | Path) -> dict[str, Any]:
     folder = own_folder(index)
     with closing(Index.open(folder)) as opened:
         known, facts = opened.store.files(), opened.facts
-        documents = opened.store.query(_DOCUMENTS)
-        sample = documents[:: max(1, -(-len(documents) // LABELED))]
-        rows = opened.rows([row for *_, row in sample])
+        documents = opened.row_documents
+        sample = sorted(documents.numbers)[:: -(-len(documents.numbers) // LABELED) or 1]
+        rows = opened.rows([documents.rows_of(name)[0] for name in sample])
         unfinished, learned = opened.unfinished, []
         if opened.store.query(HAS_LEARNED_TABLE):
             learned = [
@@ -57,7 +54,7 @@ def describe(index: str | Path) -> dict[str, Any]:
     starts = [row.metadata.get("body") if isinstance(row.metadata, dict) else 0 for row in rows]
     starts = [start if isinstance(start, int) else 0 for start in starts]
     texts = (row.text[start:] for row, start in zip(rows, starts, strict=True))
-    files = {file_of(str(name), known) for name, *_ in documents}
+    files = {file_of(name, known) for name in documents.numbers}
     skipped = dict[str, list[str]]()
     for name, about in known.items():
         if reason := about.get("skipped"):
@@ -68,7 +65,7 @@ def describe(index: str | Path) -> dict[str, Any]:
     return {
         "rows": facts.rows - facts.dead,
         "unfinished": unfinished,
-        "documents": len(documents),
+        "documents": len(documents.numbers),
         "formats": dict(Counter(map(_form, files)).most_common()),
         "languages": dict(Counter(map(language_name, texts)).most_common()),
         "languages_of": len(sample),

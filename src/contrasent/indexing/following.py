@@ -36,6 +36,7 @@ from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log
 
 LONGEST_WAIT = 60.0  # seconds between two tries of a synchronization that fails
+NAMED = {"gitignore": "no-ignore", "uri": "milvus-uri"}  # as options of the command
 TICK = 2_000_000_000  # nanoseconds, of the coarsest clock of a file system
 
 FileFacts = dict[str, Any]
@@ -176,9 +177,8 @@ def resume_index(
         if before.get("source") != asked["source"]:
             return None
         if other := [name for name, value in asked.items() if before.get(name, value) != value]:
-            problem = (
-                f"was started with another {' and '.join(other)}; use the same, or --overwrite"
-            )
+            named = " and ".join(f"--{NAMED.get(name, name).replace('_', '-')}" for name in other)
+            problem = f"was started with another {named}; use the same, or --overwrite"
             raise OutputError(f"{folder}: {problem}")
         encode = open_index_model(index, model, batch_size=batch_size)
         log(f"{folder}: {index.unfinished:,} of {len(index):,} rows remain to be encoded")

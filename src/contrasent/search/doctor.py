@@ -41,7 +41,7 @@ def _damaged_rows(store: Store) -> list[int]:
     """Numbers of the rows whose id, text, metadata or vector is not what was written."""
     damaged = []
     try:
-        numbers = store.numbers()
+        numbers = np.flatnonzero(store.alive)
     except FAULTS:
         numbers = np.arange(store.facts.rows)
     for number in numbers.tolist():

@@ -25,7 +25,7 @@ Where = dict[str, Any]
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _LISTS = ("$in", "$nin")
 _WANTED: dict[str, tuple[Any, str]] = {
-    **dict.fromkeys(_ORDER, (int | float | str, "a number or a string")),
+    **dict.fromkeys(_ORDER, (int | float | str | np.number, "a number or a string")),
     **dict.fromkeys(_LISTS, (list, "a list")),
     "$exists": (bool, "true or false"),
 }

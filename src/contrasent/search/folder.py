@@ -94,12 +94,6 @@ def reading(folder: Path, *, lock: bool | None = None) -> sqlite3.Connection:
     return sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False)
 
 
-def harden_connection(connection: sqlite3.Connection) -> None:
-    """Let a connection call no function that a file names, and compare the sizes of its parts."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
-
-
 def not_an_index(folder: Path) -> str:
     """Why a folder is not a readable index."""
     if not folder.exists():

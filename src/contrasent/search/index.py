@@ -7,7 +7,7 @@ opened by :mod:`contrasent.indexing.models`.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +54,7 @@ SAMPLED, PROPOSED = 10_000, 200
 # most half of its stop words occur in more than some of the rows.
 FOREIGN_SHARE, SPOKEN = 0.1, 0.01
 DEEPEST, PASSAGES = 16_384, 5  # rows searched for documents, and rows of one document
+COUNTED = 100  # rows whose documents are counted in the time that it takes to read one
 PER_COPY_FACTS = ("identity", "vectors", "rows", "dead", "codes", "encoding")
 
 
@@ -100,6 +101,24 @@ def document_of(name: str, metadata: Any) -> str:
     return document if isinstance(document, str) else name
 
 
+class RowDocuments:
+    """The documents that rows are passages of, and the rows of each."""
+
+    def __init__(self, rows: int, named: Iterable[tuple[int, str]]) -> None:
+        self.numbers = dict[str, int]()  # of the documents, by their names
+        self.units = np.full(rows, -1, np.int64)  # (rows,) the document of each; -1 of deleted ones
+        for row, name in named:
+            self.units[row] = self.numbers.setdefault(name, len(self.numbers))
+        self._order = np.argsort(self.units, kind="stable")
+        self._sorted = self.units[self._order]
+
+    def rows_of(self, name: str) -> Numbers:
+        """The rows of a document, rising; none if it is not there."""
+        number = self.numbers.get(name, len(self.numbers))
+        first, last = np.searchsorted(self._sorted, [number, number + 1])
+        return self._order[first:last]
+
+
 def grouped(hits: Sequence[Hit]) -> list[list[int]]:
     """The positions of hits, grouped by document, best first."""
     groups: dict[str, list[int]] = {}
@@ -113,6 +132,7 @@ class BaseIndex(ABC):
 
     facts: Facts
     folder: Path | None
+    unfinished: int = 0  # rows without vectors; as long as there are some, only BM25 searches
     model_opener: ClassVar[Callable[["BaseIndex"], EncodeFn] | None] = None  # see indexing.models
     _encode: EncodeFn | None = None  # of the model that made the vectors, once it is known
 
@@ -236,6 +256,10 @@ class BaseIndex(ABC):
         """How many rows hold each of the terms that occur; empty where that is not known."""
         return {}
 
+    def count_documents(self, where: Where | None) -> float:
+        """How many documents have rows that match, or more where that is not known."""
+        return math.inf
+
     def refreshed(self) -> Self:
         """The newest state; the same object if nothing was written since."""
         return self
@@ -256,15 +280,16 @@ class BaseIndex(ABC):
         return self.facts.dimension
 
     @property
-    def unfinished(self) -> int:
-        """Rows without vectors; as long as there are some, only BM25 searches."""
-        return 0
+    def count(self) -> int:
+        """Number of rows; in Milvus, where counting is a request, as of the last minute."""
+        return len(self)
 
     @property
     def bm25_only(self) -> str:
         """The line about an index that only BM25 searches as yet, or ""."""
-        left, every = self.unfinished, len(self)
-        return f"BM25 only: {100 * (every - left) // every} % encoded" if left else ""
+        if not self.unfinished:
+            return ""
+        return f"BM25 only: {100 * (len(self) - self.unfinished) // len(self)} % encoded"
 
     def check_finished(self, purpose: str) -> None:
         """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
@@ -366,7 +391,7 @@ class BaseIndex(ABC):
             return None
         spread = Spread.of(self.sample() @ vector)
         z, best = spread.scaled(cosines), float(cosines.max())
-        return Evidence(z, best, spread.mean, None, len(self))
+        return Evidence(z, best, spread.mean, None, self.count)
 
     def search_documents(
         self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
@@ -374,19 +399,22 @@ class BaseIndex(ABC):
         """Find rows of the best k documents, each ranked by its best row; see :meth:`search`."""
         _check_pairs(queries, vectors)
         results: list[list[Hit]] = [[] for _ in queries]
-        wanted, depth = list(range(len(queries))), k
+        wanted, depth, most = list(range(len(queries))), k, float(k)
         while wanted:
             texts = [queries[number] for number in wanted]
             every = self.search(texts, vectors=vectors[wanted], k=depth, **how)
-            for number, hits in zip(wanted.copy(), every, strict=True):
-                groups = grouped(hits)
-                if len(groups) >= k or len(hits) < depth:
+            documents = [*map(grouped, every)]
+            lacking = min(map(len, documents)) < k  # perhaps there are no more
+            if lacking and self.count < COUNTED * depth:
+                most = min(k, self.count_documents(how.get("where")))
+            for number, hits, groups in zip(wanted.copy(), every, documents, strict=True):
+                if len(groups) >= most or len(hits) < depth:
                     wanted.remove(number)
                 places = sorted(n for group in groups[:k] for n in group[:PASSAGES])
                 results[number] = [hits[n] for n in places]
             if depth >= DEEPEST:
                 break
-            depth *= 4
+            depth = min(4 * depth, DEEPEST)
         return results
 
     def documents(
@@ -454,6 +482,7 @@ class Index(BaseIndex):
 
     def __init__(self, store: Store, encode: EncodeFn | None = None) -> None:
         self.store, self._encode = store, encode
+        self.facts, self.unfinished = store.facts, store.unfinished
         self._samples = dict[float, Vectors]()  # sampled rows, by their smoothing weight
 
     # ------------------------------------------------------------------ making and reading
@@ -499,14 +528,7 @@ class Index(BaseIndex):
             writer.set(ranker=ranker or Ranker())
             if not writer.add(texts, encode, ids=ids, metadata=metadata, model=model):
                 raise UserError("no texts to index")
-        return cls.of(writer, encode)
-
-    @classmethod
-    def of(cls, writer: Writer, encode: EncodeFn | None = None) -> "Index":
-        """The index that a writer has made in memory."""
-        store = Store(writer.store.connection, None, writer.store.facts)
-        store.vectors = writer.store.vectors
-        return Index(store, encode)
+        return Index(writer.store, encode)
 
     @classmethod
     def open(cls, folder: str | Path) -> "Index":
@@ -570,7 +592,7 @@ class Index(BaseIndex):
         with Writer(self.folder, of=self.store) as writer:
             done = change(writer)
         if self.folder is None:
-            newest = self.of(writer, self._encode) if writer.committed else self
+            newest = Index(writer.store, self._encode) if writer.committed else self
         else:
             newest = self.refreshed()
         if newest is not self:
@@ -579,11 +601,6 @@ class Index(BaseIndex):
         return done
 
     # ------------------------------------------------------------------ what the store has
-
-    @property
-    def facts(self) -> Facts:  # type: ignore[override]
-        """The description of the index."""
-        return self.store.facts
 
     @property
     def folder(self) -> Path | None:  # type: ignore[override]
@@ -600,17 +617,12 @@ class Index(BaseIndex):
         """(rows,) which rows are not deleted."""
         return self.store.alive
 
-    @property
-    def unfinished(self) -> int:
-        """Rows without vectors; as long as there are some, only BM25 searches."""
-        return self.store.unfinished
-
     def __len__(self) -> int:
         return len(self.store)
 
     def numbers(self) -> Numbers:
         """Numbers of the rows that are not deleted."""
-        return self.store.numbers()
+        return np.flatnonzero(self.alive)
 
     def rows(self, numbers: Sequence[int] | Numbers) -> list[Row]:
         """Rows by their numbers, verified."""
@@ -649,17 +661,17 @@ class Index(BaseIndex):
         return stored.among(self.alive) if self.facts.dead else stored
 
     @cached_property
-    def _known_rows(self) -> dict[str, Numbers]:
-        """Rows of the documents that answered known queries."""
-        known = self.learned.known
-        names = dict.fromkeys((n for some in known.documents for n in some) if known else ())
-        rows: dict[str, list[int]] = {name: [] for name in names}
+    def row_documents(self) -> RowDocuments:
+        """The documents of all rows, in the order of their first ones; see `document_of`."""
         text = "json_type(metadata, '$.document') = 'text'"
         named = f"CASE WHEN {text} THEN json_extract(metadata, '$.document') ELSE id END"
-        for row, name in self.store.query(f"SELECT row, {named} FROM rows ORDER BY row"):
-            if name in rows:
-                rows[name].append(row)
-        return {name: np.array(some, np.int64) for name, some in rows.items()}
+        rows = self.store.query(f"SELECT row, {named} FROM rows ORDER BY row")
+        return RowDocuments(self.facts.rows, rows)
+
+    def count_documents(self, where: Where | None) -> int:
+        """How many documents have rows that match."""
+        units = self.row_documents.units
+        return len(np.unique(units[self.alive if where is None else self.matching(where)]))
 
     @property
     def _alive_if_any_dead(self) -> Mask | None:
@@ -687,7 +699,9 @@ class Index(BaseIndex):
         k = min(k, count)
         if self.facts.encoding:
             return [self._by_words(text, k, ranker, allowed) for text in texts]
-        coded = k if not all_rows and self.facts.codes and count > self.exact_up_to else 0
+        large = bool(self.facts.codes) and not all_rows
+        coded = k if large and count > self.exact_up_to else 0
+        few = np.flatnonzero(allowed) if large and not coded and allowed is not None else None
         if ranker.plain or not k:
             nearest = zip(self._nearest(vectors, k, allowed, coded), vectors, strict=True)
             return [
@@ -696,7 +710,7 @@ class Index(BaseIndex):
             ]
         learned = self.learned if ranker.uses_learned else Learned()
         queries = zip(texts, vectors, mapped(ranker, learned, vectors), strict=True)
-        return [self._ranked(*query, k, ranker, learned, allowed, coded) for query in queries]
+        return [self._ranked(*query, k, ranker, learned, allowed, coded, few) for query in queries]
 
     def _ranked(
         self,
@@ -708,8 +722,12 @@ class Index(BaseIndex):
         learned: Learned,
         allowed: Mask | None,
         coded: int,
+        few: Numbers | None,
     ) -> RankedRows:
-        """The best rows for one query, its vector (d,) and the mapped one, by all that counts."""
+        """The best rows for one query, its vector (d,) and the mapped one, by all that counts.
+
+        ``few``: the rows that are allowed, if they are few of many.
+        """
         check_deadline()
         # BM25 scores of all rows.
         words = exact = np.zeros(self.facts.rows, np.float32)
@@ -717,18 +735,19 @@ class Index(BaseIndex):
         if ranker.uses_bm25:
             words, exact, rarity = self.bm25.weigh(text)
         # What is added to rows of documents that similar queries were answered by.
-        gained = bonus(ranker, learned, vector, lambda name: self._known_rows[name])
-        # Cosines of all rows, or of those that codes, words and known queries propose.
-        if coded:
-            rows = self._proposed(query, words, gained[0], allowed, k)
+        gained = bonus(ranker, learned, vector, lambda name: self.row_documents.rows_of(name))
+        # Cosines of all rows, or of the few that are allowed or that codes, words and known queries
+        # propose.
+        rows = self._proposed(query, words, gained[0], allowed, k) if coded else few
+        if rows is not None:
             cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ query
-            sampled = Spread.of(self._sample(ranker, learned) @ query)
-            found = rows, cosines, words, exact, gained
-            candidates = Candidates.of_some(*found, sampled, len(self))
+            dense = Spread.of(self._sample(ranker, learned) @ query)
         else:
-            cosines = smoothed(ranker, learned, self.vectors @ query)
-            counted = self._alive_if_any_dead
-            candidates = Candidates.of_all(cosines, words, exact, gained, counted, allowed)
+            every, alive = smoothed(ranker, learned, self.vectors @ query), self._alive_if_any_dead
+            dense = Spread.of(every if alive is None else every[alive])
+            rows = np.flatnonzero(np.ones_like(every, bool) if allowed is None else allowed)
+            cosines = every[rows]
+        candidates = Candidates.of(rows, cosines, words, exact, gained, dense, len(self))
         # Both in one ranking; cosines that are shown are those of the model's own vectors.
         adjusted = self.ranker_for(text, ranker)
         best, near = adjusted.rank(candidates, k), candidates.cosines

@@ -6,12 +6,13 @@ and that of BM25 scores from the 2,000 best. What an index learned is not kept t
 
 import json
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -38,6 +39,7 @@ LOCAL, COLLECTION = "milvus.db", "contrasent"
 TOKEN = "CONTRASENT_MILVUS_TOKEN"  # environment variable with the token of a server
 LONGEST, MOST = 65_535, 16_384  # bytes of a text, and rows of an answer, that Milvus takes
 EFFORT = 128
+COUNT_EVERY = 60.0  # seconds
 FIELDS = ("id", "text", "metadata", "vector", "draw", "terms", "words")
 
 
@@ -53,6 +55,7 @@ class MilvusIndex(BaseIndex):
         self.facts = facts
         self.uri = facts.settings["uri"] or str(folder / LOCAL)
         self._drawn: Vectors | None = None
+        self._counted: tuple[int, float] | None = None  # rows, and when these are counted again
         key = os.environ.get(TOKEN, "")
         self.client = self._translate_errors(self.sdk.MilvusClient, self.uri, token=key)
 
@@ -154,6 +157,18 @@ class MilvusIndex(BaseIndex):
     def __len__(self) -> int:
         return int(self._call("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
 
+    @property
+    def count(self) -> int:
+        """Number of rows as of the last minute, or since the last change that was made here."""
+        if self._counted is None or time.monotonic() >= self._counted[1]:
+            self._counted = len(self), time.monotonic() + COUNT_EVERY
+        return self._counted[0]
+
+    def refreshed(self) -> Self:
+        """Itself, with the number of its rows."""
+        _ = self.count
+        return self
+
     def blocks(self) -> Iterator[tuple[list[str], list[str], list[Any], Vectors]]:
         """All rows in Milvus's own order, some at a time: ids, texts, metadata and vectors."""
         walk = self._call("query_iterator", batch_size=self.batch, output_fields=[*FIELDS[:4]])
@@ -175,7 +190,7 @@ class MilvusIndex(BaseIndex):
     def matching(self, where: Where) -> str:
         """A filter in Milvus's language."""
         expression = milvus_expression(check_where(where))
-        if len(self):
+        if self.count:
             about = {"limit": 1, "output_fields": ["id"]}
             sampled = (facts for _, _, some, _ in islice(self.blocks(), 1) for facts in some)
             check_fields(
@@ -222,7 +237,7 @@ class MilvusIndex(BaseIndex):
             # Mean and spread of both over all rows; a filter does not change the weight of BM25.
             dense = Spread.of(self.sample() @ vector)
             dense = dense._replace(best=max([dense.best, *cosines.values()]))
-            sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
+            sparse = Spread.of_sparse(np.array([*best.values()], np.float32), self.count)
         names = np.array(sorted(cosines), dtype=object)
         near, bm25 = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
         none = np.zeros_like(near)  # its server knows no exact matches
@@ -232,7 +247,7 @@ class MilvusIndex(BaseIndex):
     def sample(self) -> Vectors:
         """Vectors of some rows, by a hash of their ids."""
         if self._drawn is None:
-            below = (self.sampled << 31) // max(self.sampled, len(self))
+            below = (self.sampled << 31) // max(self.sampled, self.count)
             rows = self._call("query", filter=f"draw < {below}", output_fields=["vector"])
             vectors = np.array([row["vector"] for row in rows], np.float32)
             self._drawn = vectors.reshape(-1, self.dimension)
@@ -284,8 +299,9 @@ class MilvusIndex(BaseIndex):
 
     def delete_where(self, where: Where | str) -> int:
         """Delete the rows whose metadata matches a filter, or a condition of Milvus."""
-        before, self._drawn = len(self), None
+        before = len(self)
         self._call("delete", filter=where if isinstance(where, str) else self.matching(where))
+        self._drawn = self._counted = None
         return before - len(self)
 
     def _put(self, rows: NewRows) -> None:
@@ -296,7 +312,8 @@ class MilvusIndex(BaseIndex):
         extra = metadata or [None] * len(texts)
         named = zip(texts, map(name_of, extra), strict=True)
         terms = [self._terms(f"{text}\n{name}".strip()) for text, name in named]
-        draws, self._drawn = [zlib.crc32(encoded(name)) >> 1 for name in ids], None
+        draws = [zlib.crc32(encoded(name)) >> 1 for name in ids]
+        self._drawn = self._counted = None
         columns = zip(ids, texts, extra, vectors, draws, terms, strict=True)
         for part in batched((dict(zip(FIELDS, row, strict=False)) for row in columns), self.batch):
             self._call("upsert", data=part)

@@ -80,7 +80,7 @@ def numbered_rows(index: BaseIndex, limit: int | None = None) -> Index:
             writer.add(texts, vectors, ids=ids, metadata=metadata)
             if limit is not None and len(writer.store) >= limit:
                 break
-    return Index.of(writer)
+    return Index(writer.store)
 
 
 class KeptVectors:

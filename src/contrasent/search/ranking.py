@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
 from contrasent.nearest import best_rows
-from contrasent.types import Mask, Numbers
+from contrasent.types import Numbers
 
 KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
 """Weight of BM25 where the model knows the language of the texts, and where it does not; both
@@ -86,51 +86,26 @@ class Candidates:
     exact: Floats  # (n,) share of the query that a row has exactly, such as a number
 
     @classmethod
-    def of_all(
-        cls,
-        cosines: Floats,
-        words: Floats,
-        exact: Floats,
-        bonus: Bonus,
-        counted: Mask | None,
-        allowed: Mask | None,
-    ) -> "Candidates":
-        """All ``allowed`` rows; spreads are over the ``counted`` ones. None means every row."""
-        size = len(cosines) if counted is None else int(np.count_nonzero(counted))
-        dense = Spread.of(cosines if counted is None else cosines[counted])
-        sparse = Spread.of_sparse(words, size)
-        cosines = _with_bonus(cosines, *bonus)
-        if allowed is None:
-            return cls(np.arange(len(cosines)), cosines, words, dense, sparse, exact)
-        rows = np.flatnonzero(allowed)
-        return cls(rows, cosines[rows], words[rows], dense, sparse, exact[rows])
-
-    @classmethod
-    def of_some(
+    def of(
         cls,
         rows: Numbers,
         cosines: Floats,
         words: Floats,
         exact: Floats,
         bonus: Bonus,
-        sampled: Spread,
+        dense: Spread,
         size: int,
     ) -> "Candidates":
-        """Some rows (n,), with the spread of cosines of a sample of the ``size`` that count."""
-        dense = sampled._replace(best=max(sampled.best, float(cosines.max(initial=-np.inf))))
-        here = np.isin(bonus[0], rows)
-        places = np.searchsorted(rows, bonus[0][here])
-        cosines = _with_bonus(cosines, places, bonus[1][here])
+        """Some rows (n,) with their cosines (n,), of ``size`` that count; words are of all rows.
+
+        ``dense`` is the spread of the cosines of all, or of a sample.
+        """
+        dense = dense._replace(best=max(dense.best, float(cosines.max(initial=-np.inf))))
         sparse = Spread.of_sparse(words, size)
+        if len(bonus[0]):
+            here, cosines = np.isin(bonus[0], rows), cosines.copy()
+            cosines[np.searchsorted(rows, bonus[0][here])] += bonus[1][here]
         return cls(rows, cosines, words[rows], dense, sparse, exact[rows])
-
-
-def _with_bonus(cosines: Floats, places: Numbers, gains: Floats) -> Floats:
-    if not len(places):
-        return cosines
-    cosines = cosines.copy()
-    cosines[places] += gains
-    return cosines
 
 
 class Evidence(NamedTuple):

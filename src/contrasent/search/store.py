@@ -45,7 +45,6 @@ from contrasent.search.folder import (
     damaged,
     database_sum,
     file_number,
-    harden_connection,
     is_index,
     left_checksum,
     not_an_index,
@@ -204,7 +203,8 @@ class Store:
         self._connect(connection)
 
     def _connect(self, connection: sqlite3.Connection) -> None:
-        harden_connection(connection)
+        connection.execute("PRAGMA trusted_schema = OFF")  # no function that a file names is called
+        connection.execute("PRAGMA cell_size_check = ON")
         connection.isolation_level = None  # no transaction begins by itself
         connection.set_progress_handler(deadline_passed, STEPS)
         connection.create_function("compares", 4, self._comparison, deterministic=True)
@@ -378,10 +378,6 @@ class Store:
         if self.facts.dead:
             mask[[row for (row,) in self.query("SELECT row FROM dead")]] = False
         return mask
-
-    def numbers(self) -> Numbers:
-        """Numbers of the rows that are not deleted."""
-        return np.flatnonzero(self.alive)
 
     def verified(self, stored: Sequence[Any], vector: Vectors | None = None) -> Row:
         """A row of the database, and its vector if it is given, as they were written."""

@@ -51,6 +51,7 @@ CREATE TABLE postings (first INTEGER, term TEXT, held BLOB NOT NULL, counts BLOB
     sum INTEGER NOT NULL, PRIMARY KEY (first, term)) WITHOUT ROWID;
 CREATE TABLE documents (name TEXT PRIMARY KEY, facts TEXT NOT NULL)
 """
+DECIDING = 100  # rows from which the language stays as it is
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
 
 
@@ -357,10 +358,7 @@ class Writer:
         elif not self.facts.dimension:
             self.set(dimension=vectors.shape[1])
         if self._analyzer is None:
-            language = self.facts.language or language_of(texts)
-            self.set(language=language)
-            self._analyzer = Analyzer(language)
-            self._reopen(self._analyzer)
+            self._analyzer = self._reopen(texts)
         start, extra = 0, [None] * len(texts) if metadata is None else metadata
         while start < len(texts):
             part = slice(start, start + self.block - len(self._terms))
@@ -394,23 +392,30 @@ class Writer:
                 self._stream.seek(0, os.SEEK_END)
             self._stream.write(data)
 
-    def _reopen(self, analyzer: Analyzer) -> None:
-        """Take a small last block back, so that many small changes leave few blocks."""
-        last = self.store.query(
-            "SELECT first, count, vector_sum FROM blocks ORDER BY first DESC LIMIT 1"
-        )
-        if not last or last[0][1] >= self.small:
-            return
-        self._first, count, self._sum = last[0]
+    def _reopen(self, texts: Sequence[str]) -> Analyzer:
+        """Take a small last block back, so that many small changes leave few blocks.
+
+        While there are few rows, they and the new texts decide the language.
+        """
+        sql = "SELECT first, count, vector_sum FROM blocks ORDER BY first DESC LIMIT 1"
+        for first, count, sum_ in self.store.query(sql):
+            if count < self.small:
+                self._first, self._sum = first, sum_
         sql = "SELECT row, text, metadata FROM rows WHERE row >= ?"
         stored = {row: some for row, *some in self.store.query(sql, (self._first,))}
-        for row in range(self._first, self._first + count):
+        language = self.facts.language
+        if not language or (self._first == 0 < len(stored) < DECIDING):
+            language = language_of([*(text for text, _ in stored.values()), *texts])
+            self.set(language=language)
+        analyzer = Analyzer(language)
+        for row in range(self._first, self.facts.rows):
             text, facts = stored.get(row, ("", "null"))
             with suppress(ValueError):  # a damaged row has no name
                 facts = json.loads(facts)
             self._terms.add(analyzer(text), analyzer(name_of(facts)))
         for table in ("blocks", "postings"):
             self.store.query(f"DELETE FROM {table} WHERE first = ?", (self._first,))
+        return analyzer
 
     def _flush(self) -> None:
         """Write the postings of the rows since the last block."""

@@ -241,8 +241,8 @@ class Routes:
             for query, text, hits, own in zip(typed, queries, lists, rows, strict=True)
         ]
         seconds = time.perf_counter() - began
-        facts = {"results": results, "texts": snapshot.texts, "seconds": seconds}
-        return reply(facts | {"bm25_only": snapshot.bm25_only})
+        facts = {"results": results, "texts": snapshot.index.count, "seconds": seconds}
+        return reply(facts | {"bm25_only": snapshot.index.bm25_only})
 
     async def facets(self) -> Response:
         """Fields of the metadata that have few distinct values, and these."""
@@ -266,7 +266,7 @@ class Routes:
                 "model": self.name,
                 "dimension": encoder.dimension,
                 "max_seq_length": encoder.max_seq_length,
-                "texts": None if self.library is None else self.library.newest.texts,
+                "texts": None if self.library is None else self.library.newest.index.count,
                 "key_needed": bool(self.settings.api_key),
             }
         )

@@ -4,11 +4,9 @@ import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +24,7 @@ log = logging.getLogger("contrasent.serve")
 OpenModel = Callable[[BaseIndex], Encoder]  # loads the model that an index names
 
 LOOK_EVERY = 1.0  # seconds between two looks at the folder of the index
-LOOK_AT_LEAST_EVERY = 60.0
-"""While what is there cannot be opened, as each look opens it again; and at Milvus's count."""
+LOOK_AT_LEAST_EVERY = 60.0  # while what is there cannot be opened, as each look opens it again
 SAMPLED = 5000  # rows that facets are found in
 NICENESS = 10  # of the thread that encodes while others answer
 AT_ONCE = 8  # queries that are searched together, which bounds the memory of their scores
@@ -39,21 +36,18 @@ class Snapshot:
     """An index as it was at a moment, and the model that made its vectors."""
 
     index: BaseIndex
-    texts: int
-    bm25_only: str
     encoder: Encoder
-    lock: threading.Lock  # of its facets
-
-    @cached_property
-    def _facets(self) -> dict[str, list[Any]]:
-        store = numbered_rows(self.index, SAMPLED)
-        rows = store.numbers()
-        return facets(row.metadata for row in store.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _facets: tuple[int, dict[str, list[Any]]] = (-1, {})  # of so many rows
 
     def facets(self) -> dict[str, list[Any]]:
         """Metadata fields with few distinct values, and the values."""
-        with self.lock:
-            return self._facets
+        with self._lock:
+            if self._facets[0] != (count := self.index.count):
+                some = numbered_rows(self.index, SAMPLED)
+                rows = some.numbers()[:: -(-len(some) // SAMPLED) or 1]
+                self._facets = count, facets(row.metadata for row in some.rows(rows))
+            return self._facets[1]
 
 
 class Library:
@@ -68,13 +62,12 @@ class Library:
         bm25_weight: float | None = None,
     ) -> None:
         self._open_model, self._weight = open_model, bm25_weight
-        self._count_at = 0.0
         self.newest = self._take(index, encoder)
 
     def _take(self, index: BaseIndex, encoder: Encoder) -> Snapshot:
         if isinstance(index, Index) and index.folder:  # else the log of writers would grow
             index.store.detach()
-        return Snapshot(index, len(index), index.bm25_only, encoder, threading.Lock())
+        return Snapshot(index, encoder)
 
     def _encoder(self, index: BaseIndex) -> Encoder:
         """The model of an index, which is loaded if it is not that of the newest snapshot."""
@@ -95,11 +88,6 @@ class Library:
         """
         index = self.newest.index.refreshed()
         if index is self.newest.index:
-            # Milvus is live; counting is a request.
-            if not isinstance(index, Index) and time.monotonic() >= self._count_at:
-                self._count_at = time.monotonic() + LOOK_AT_LEAST_EVERY
-                if len(index) != self.newest.texts:
-                    self.newest = self._take(index, self.newest.encoder)
             return
         try:
             self.newest = self._take(index, self._encoder(index))
@@ -118,8 +106,9 @@ class Library:
     ) -> list[list[Hit]]:
         """The hits of each query, of ``vectors`` (q, d) of the snapshot's model."""
         ranker = snapshot.index.ranker.with_bm25(self._weight)
-        if snapshot.bm25_only and (how.get("threshold") is not None or not ranker.uses_bm25):
-            problem = f"{snapshot.bm25_only}; a threshold, or vectors alone, need all rows encoded"
+        only = snapshot.index.bm25_only
+        if only and (how.get("threshold") is not None or not ranker.uses_bm25):
+            problem = f"{only}; a threshold, or vectors alone, need all rows encoded"
             raise ApiError(503, problem, "not_encoded", {"Retry-After": "30"})
         search = snapshot.index.search_documents if documents else snapshot.index.search
         found, size = list[list[Hit]](), 0
