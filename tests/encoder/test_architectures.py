@@ -163,10 +163,18 @@ def test_a_long_text_turns_no_other_of_its_call(tmp_path, monkeypatch):
     assert calls == [1, 2]
 
 
-@pytest.mark.parametrize("name", ["Data2VecText", "XLMRobertaXL", "RobertaPreLayerNorm"])
+KIN = {"Xmod": {"default_language": "en_XX"}, "LayoutLMv3": {"coordinate_size": 4, "shape_size": 4}}
+OTHER_KIN = ("Data2VecText", "XLMRobertaXL", "RobertaPreLayerNorm", "IBert", "Lilt", "Luke")
+
+
+@pytest.mark.parametrize("name", [*KIN, *OTHER_KIN, "MarkupLM"])
 def test_kin_of_roberta_numbers_tokens_from_the_pad_on(name):
-    sizes = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    sizes |= {"intermediate_size": 8, "max_position_embeddings": 12, "pad_token_id": 1}
+    sizes = {"vocab_size": 9, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= KIN.get(name, {}) | {
+        "intermediate_size": 8,
+        "max_position_embeddings": 12,
+        "pad_token_id": 1,
+    }
     config = getattr(transformers, f"{name}Config")(**sizes)
     model, longest = getattr(transformers, f"{name}Model")(config).eval(), longest_input(config)
     ids, places = torch.full((1, longest), 5), first_position(config) + torch.arange(longest)

@@ -36,7 +36,8 @@ MIXED = {"fnet", "convbert", "funnel", "mobilebert"}
 
 
 NUMBERED = {"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"}
-NUMBERED |= {"data2vec-text", "xlm-roberta-xl", "roberta-prelayernorm"}
+NUMBERED |= {"data2vec-text", "xlm-roberta-xl", "roberta-prelayernorm", "xmod", "ibert", "luke"}
+NUMBERED |= {"lilt", "layoutlmv3", "markuplm"}
 """Kinds that number tokens from the pad token's own number on."""
 
 
