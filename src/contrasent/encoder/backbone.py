@@ -180,6 +180,14 @@ def first_position(config: Any) -> int:
     return int(config.pad_token_id) + 1 if config.model_type in NUMBERED else 0
 
 
+def blocks(config: Any, lengths: NDArray[np.int64], *, whole: bool) -> list[NDArray[np.int64]]:
+    """Rows of (n,) tokens each, to pad and compute together: all, if ``whole`` and not mixed."""
+    mixed = config.model_type in MIXED
+    if whole and not mixed:
+        return [np.arange(len(lengths))]
+    return by_length(lengths, **({"overhead": 0} if mixed else {}))
+
+
 def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None:
     """Reject missing weights and those of additional layers; unused heads are allowed."""
     missing = sorted(k for k in info.get("missing_keys", ()) if not k.startswith("pooler."))
@@ -310,10 +318,7 @@ class PooledBackbone(nn.Module):
 
     def blocks(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Rows of (n,) tokens each, to pad and compute together."""
-        mixed = self._config.model_type in MIXED
-        if self.bucketed and not mixed:
-            return [np.arange(len(lengths))]
-        return by_length(lengths, **({"overhead": 0} if mixed else {}))
+        return blocks(self._config, lengths, whole=self.bucketed)
 
     def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
         """Vectors of parts of a block, in the order of its rows."""
