@@ -42,6 +42,7 @@ NUMBERED |= {"lilt", "layoutlmv3", "markuplm"}
 
 
 LOADING = threading.RLock()
+TURNING = threading.Lock()
 
 
 @contextmanager
@@ -218,6 +219,18 @@ def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None
         )
 
 
+class _InTurn(nn.Module):
+    """Rotary positions that keep a call's factors, Phi-3's: computed by one thread at a time."""
+
+    def __init__(self, rotary: nn.Module) -> None:
+        super().__init__()
+        self.rotary = rotary
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with TURNING:
+            return self.rotary(*args, **kwargs)
+
+
 BUCKET = 8  # padded lengths are multiples of it where shapes are bucketed
 
 MOST = 4  # concurrent calls; more would wait for each other between torch's operations
@@ -244,6 +257,9 @@ class PooledBackbone(nn.Module):
         self.use_pooler(pooling)
         dropout_.take_over(backbone)
         attention.take_over(backbone)
+        turning: Any = getattr(backbone, "rotary_emb", None)
+        if getattr(turning, "rope_type", None) == "longrope":
+            backbone.rotary_emb = _InTurn(turning)
         products.used()  # chooses, if nothing has yet
         self.states_dropout = dropout_.Dropout(0.0)
         self.packed = True
@@ -302,14 +318,14 @@ class PooledBackbone(nn.Module):
         return self._pool_block(tokens).clone()
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
-        if len(order := self.turned_alike(tokens.lengths)) > 1:
+        if len(order := self._turned_alike(tokens.lengths)) > 1:
             return self._in_order([self._pool_block(tokens.select(rows)) for rows in order], order)
         if self.packs(tokens):
             return self._in_order(*self._pool_packed(tokens))
         order = self.blocks(tokens.lengths)
         return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
 
-    def turned_alike(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def _turned_alike(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Rows (n,) whose rotary positions are the same: Phi-3's long texts turn all of a call."""
         stated = getattr(self._config, "rope_parameters", None) or {}
         longrope = stated.get("rope_type") == "longrope"
