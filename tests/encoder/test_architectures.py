@@ -4,7 +4,6 @@ import json
 import logging
 import shutil
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,13 @@ import transformers
 from transformers import AutoTokenizer
 
 from contrasent import Encoder, UserError, fit
-from contrasent.encoder.backbone import first_position, is_causal, load_backbone, longest_input
+from contrasent.encoder.backbone import (
+    TURNING,
+    first_position,
+    is_causal,
+    load_backbone,
+    longest_input,
+)
 from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.numpy_model import supports
@@ -144,29 +149,35 @@ def test_tokens_behind_a_gap_in_their_places_see_those_before_it(folder, kind):
     assert (found - wanted).abs().max() < 1e-5
 
 
-def test_a_long_text_turns_no_other_of_its_call(tmp_path, monkeypatch):
+def test_a_long_text_turns_no_other(tmp_path):
     """Phi-3 places the tokens of long texts otherwise, and with them all of a call."""
     turned = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
     changes = {"rope_parameters": turned | {"rope_theta": 1e4}}
     changes["original_max_position_embeddings"] = 16
     write_backbone("phi3", tmp_path, write_tokenizer("phi3", tmp_path), **changes)
-    encoder, calls = Encoder.load(tmp_path, pooling="mean"), []
+    encoder, held = Encoder.load(tmp_path, pooling="mean"), []
     rows = Tokens.from_rows([np.arange(20, 20 + size) for size in (5, 20, 16, 21)])
     alone = np.concatenate([encoder.embed(rows.select(np.array([row]))) for row in range(4)])
     for encoder.packed in (True, False):
         assert np.abs(encoder.embed(rows) - alone).max() < 1e-5
-    monkeypatch.setattr(
-        "contrasent.encoder.encoder.workers", lambda _, most: calls.append(most) or nullcontext()
-    )
-    for part in (rows, rows.select(np.array([0, 2]))):
-        encoder.encode_tokens(part, 1)
-    assert calls == [1, 2]
+    turning = encoder.backbone.rotary_emb.rotary
+    turning.register_forward_hook(lambda *_: held.append(TURNING.locked()))
+    encoder.embed(rows)
+    assert held == [True, True]  # nor of another thread's call
 
 
-@pytest.mark.parametrize("name", ["Data2VecText", "XLMRobertaXL", "RobertaPreLayerNorm"])
+KIN = {"Xmod": {"default_language": "en_XX"}, "LayoutLMv3": {"coordinate_size": 4, "shape_size": 4}}
+OTHER_KIN = ("Data2VecText", "XLMRobertaXL", "RobertaPreLayerNorm", "IBert", "Lilt", "Luke")
+
+
+@pytest.mark.parametrize("name", [*KIN, *OTHER_KIN, "MarkupLM"])
 def test_kin_of_roberta_numbers_tokens_from_the_pad_on(name):
-    sizes = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    sizes |= {"intermediate_size": 8, "max_position_embeddings": 12, "pad_token_id": 1}
+    sizes = {"vocab_size": 9, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= KIN.get(name, {}) | {
+        "intermediate_size": 8,
+        "max_position_embeddings": 12,
+        "pad_token_id": 1,
+    }
     config = getattr(transformers, f"{name}Config")(**sizes)
     model, longest = getattr(transformers, f"{name}Model")(config).eval(), longest_input(config)
     ids, places = torch.full((1, longest), 5), first_position(config) + torch.arange(longest)

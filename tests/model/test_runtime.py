@@ -143,10 +143,16 @@ def test_an_export_is_rejected_when_the_models_prompts_have_changed(prompts, ber
     write_object(export / "export.json", stored)
     assert Exported.open(export, model=model).matryoshka_dims == ()
     settings = (model / "tokenizer_config.json").read_text("utf-8")  # with the longest input
-    (model / "tokenizer_config.json").write_text(settings.replace("64", "32"), "utf-8")
-    with pytest.raises(ModelError, match="does not match the current weights, settings or"):
-        Exported.open(export, model=model)
-    (model / "tokenizer_config.json").write_text(settings, "utf-8")
+    (model / "2_Dense").mkdir()
+    for name, changed in (
+        ("tokenizer_config.json", settings.replace("64", "32")),
+        ("2_Dense/config.json", "{}"),
+    ):
+        (model / name).write_text(changed, "utf-8")
+        with pytest.raises(ModelError, match="does not match the current weights, settings or"):
+            Exported.open(export, model=model)
+        (model / "tokenizer_config.json").write_text(settings, "utf-8")
+    (model / "2_Dense" / "config.json").unlink()
     write_object(model / PROMPTS, {"prompts": {"query": "search: "}})
     with pytest.raises(
         ModelError, match=r"onnx: does not match the current weights, settings or prompts"

@@ -10,10 +10,12 @@ import transformers
 
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.encodings import BatchEncodings, delete_tokens, insert_masks, mask_tokens
+from contrasent.engine.masked_models import MaskedModel
 from contrasent.engine.registry import find
 from contrasent.errors import ModelError
+from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
-from tiny_models import KINDS, write_tokenizer
+from tiny_models import KINDS, write_backbone, write_tokenizer
 
 
 def made(load, masked, kind="bert", *, dropout=0.0, **given):
@@ -228,6 +230,16 @@ def test_predictions_are_those_of_the_model_alone(load, masked, kind):
         for t in range(row.shape[1]):
             expected = best[t] if where[start + t] else tokens.ids[start + t]
             assert found[start + t] == expected
+
+
+def test_the_guesses_of_a_row_do_not_depend_on_those_beside_it(tmp_path):
+    """By MobileBERT, which sees the padding behind a token."""
+    write_backbone("mobilebert", tmp_path, write_tokenizer("mobilebert", tmp_path))
+    model = transformers.MobileBertForMaskedLM.from_pretrained(tmp_path)
+    filler = MaskedModel(model, Tokenizer.load(tmp_path, max_seq_length=16))
+    rows, places = [np.arange(20, 23), np.arange(20, 29)], [np.array([2])] * 2
+    for row, together in zip(rows, filler.fill(rows, places), strict=True):
+        assert np.allclose(filler.fill([row], places[:1]), together, atol=1e-5)
 
 
 def test_sampling_follows_the_generators_distribution(load, masked):

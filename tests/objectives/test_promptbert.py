@@ -117,6 +117,7 @@ def test_copies_pool_at_the_mask_too_whichever_method_is_named_first(load, name,
         ("deberta", {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
         ("mpnet", {}),
         ("convbert", {}),
+        ("mobilebert", {}),
     ],
 )
 def test_an_encoder_that_takes_no_positions_cannot_denoise(tmp_path, kind, sizes):

@@ -36,11 +36,13 @@ MIXED = {"fnet", "convbert", "funnel", "mobilebert"}
 
 
 NUMBERED = {"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"}
-NUMBERED |= {"data2vec-text", "xlm-roberta-xl", "roberta-prelayernorm"}
+NUMBERED |= {"data2vec-text", "xlm-roberta-xl", "roberta-prelayernorm", "xmod", "ibert", "luke"}
+NUMBERED |= {"lilt", "layoutlmv3", "markuplm"}
 """Kinds that number tokens from the pad token's own number on."""
 
 
 LOADING = threading.RLock()
+TURNING = threading.Lock()
 
 
 @contextmanager
@@ -179,6 +181,14 @@ def first_position(config: Any) -> int:
     return int(config.pad_token_id) + 1 if config.model_type in NUMBERED else 0
 
 
+def blocks(config: Any, lengths: NDArray[np.int64], *, whole: bool) -> list[NDArray[np.int64]]:
+    """Rows of (n,) tokens each, to pad and compute together: all, if ``whole`` and not mixed."""
+    mixed = config.model_type in MIXED
+    if whole and not mixed:
+        return [np.arange(len(lengths))]
+    return by_length(lengths, **({"overhead": 0} if mixed else {}))
+
+
 def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None:
     """Reject missing weights and those of additional layers; unused heads are allowed."""
     missing = sorted(k for k in info.get("missing_keys", ()) if not k.startswith("pooler."))
@@ -209,6 +219,18 @@ def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None
         )
 
 
+class _InTurn(nn.Module):
+    """Rotary positions that keep a call's factors, Phi-3's: computed by one thread at a time."""
+
+    def __init__(self, rotary: nn.Module) -> None:
+        super().__init__()
+        self.rotary = rotary
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with TURNING:
+            return self.rotary(*args, **kwargs)
+
+
 BUCKET = 8  # padded lengths are multiples of it where shapes are bucketed
 
 MOST = 4  # concurrent calls; more would wait for each other between torch's operations
@@ -235,6 +257,9 @@ class PooledBackbone(nn.Module):
         self.use_pooler(pooling)
         dropout_.take_over(backbone)
         attention.take_over(backbone)
+        turning: Any = getattr(backbone, "rotary_emb", None)
+        if getattr(turning, "rope_type", None) == "longrope":
+            backbone.rotary_emb = _InTurn(turning)
         products.used()  # chooses, if nothing has yet
         self.states_dropout = dropout_.Dropout(0.0)
         self.packed = True
@@ -293,14 +318,14 @@ class PooledBackbone(nn.Module):
         return self._pool_block(tokens).clone()
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
-        if len(order := self.turned_alike(tokens.lengths)) > 1:
+        if len(order := self._turned_alike(tokens.lengths)) > 1:
             return self._in_order([self._pool_block(tokens.select(rows)) for rows in order], order)
         if self.packs(tokens):
             return self._in_order(*self._pool_packed(tokens))
         order = self.blocks(tokens.lengths)
         return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
 
-    def turned_alike(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def _turned_alike(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Rows (n,) whose rotary positions are the same: Phi-3's long texts turn all of a call."""
         stated = getattr(self._config, "rope_parameters", None) or {}
         longrope = stated.get("rope_type") == "longrope"
@@ -309,10 +334,7 @@ class PooledBackbone(nn.Module):
 
     def blocks(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Rows of (n,) tokens each, to pad and compute together."""
-        mixed = self._config.model_type in MIXED
-        if self.bucketed and not mixed:
-            return [np.arange(len(lengths))]
-        return by_length(lengths, **({"overhead": 0} if mixed else {}))
+        return blocks(self._config, lengths, whole=self.bucketed)
 
     def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
         """Vectors of parts of a block, in the order of its rows."""

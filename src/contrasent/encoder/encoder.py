@@ -224,9 +224,7 @@ class TorchEncoder(PooledBackbone, base.Encoder):
         """Vectors of distinct rows in calls of at most ``batch_size`` of them."""
         budget = BUDGET if self.device.type == "cpu" else None
         calls = by_budget(tokens.lengths, batch_size, budget=budget)
-        # Calls at the same time would turn one another's rotary positions.
-        most = len(calls) if len(self.turned_alike(tokens.lengths)) < 2 else 1
-        with self.dropout_off(), workers(self.device, most) as pool:
+        with self.dropout_off(), workers(self.device, len(calls)) as pool:
             return in_calls(self.embed, tokens, self.dimension, calls, pool)
 
     @torch.inference_mode()

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.encoder.attention import by_length
-from contrasent.encoder.backbone import longest_input, quiet
+from contrasent.encoder.backbone import blocks, longest_input, quiet
 from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.encodings import BatchEncodings, Term, Terms, mask_tokens
 from contrasent.errors import ModelError, OptionError, brief
@@ -189,7 +188,8 @@ class MaskedModel(nn.Module):
         # As elsewhere, a GPU is faster on few large blocks than without padding.
         gpu = device.type != "cpu"
         size = GPU_ROWS if gpu else ROWS
-        for group in [np.argsort(tokens.lengths)] if gpu else by_length(tokens.lengths):
+        for group in blocks(cast(Any, self.model).config, tokens.lengths, whole=gpu):
+            group = group[np.argsort(tokens.lengths[group], kind="stable")]
             for start in range(0, len(group), size):
                 rows = group[start : start + size]
                 ids, mask = tokens.select(rows).pad(self.tokenizer.specials.pad)

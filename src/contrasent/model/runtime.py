@@ -142,10 +142,7 @@ class Exported(Encoder):
         if (
             model is not None
             and export.sources
-            and (
-                not export.sources.items() <= source_files(model).items()
-                or describe(model).prompts != prompts
-            )
+            and (source_files(model) != export.sources or describe(model).prompts != prompts)
         ):
             raise ModelError(
                 f"{place}: does not match the current weights, settings or prompts of {model}; "

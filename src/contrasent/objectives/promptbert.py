@@ -12,7 +12,7 @@ from contrasent import engine
 from contrasent.errors import OptionError
 from contrasent.text.tokens import MASK, SLOT
 
-BY_ORDER = {"mpnet", "convbert", "fnet"}
+BY_ORDER = {"mpnet", "convbert", "fnet", "mobilebert"}
 """Kinds that take positions, and also relate tokens by their order."""
 
 

@@ -254,8 +254,8 @@ class Collator:
         self, view: View, column: int, index: int, rows: NDArray[np.int64], epoch: int
     ) -> tuple[Tokens, Tokens]:
         """What a view makes of a column, and the column."""
-        whole = self.cache.tokens(column, rows)
         if isinstance(view, Identity):
+            whole = self.cache.tokens(column, rows)
             return whole, whole
         prompt = self.prompts[column] if self.prompts else ""
         randoms = [random_for(self.plan.seed, VIEW + index, int(row), epoch) for row in rows]
@@ -265,6 +265,7 @@ class Collator:
             offsets = view.many(self.cache.following[rows].tolist(), randoms)
             following = self.cache.tokens(column, rows + np.asarray(offsets, dtype=np.int64))
             return following, following  # another text, and not one that was rewritten
+        whole = self.cache.tokens(column, rows)
         if view.level == "word":
             texts = view.many([self.cache.text(column, int(row)) for row in rows], randoms)
             arguments = lowered(texts, prompt) if self.lower else (texts, prompt)
