@@ -172,28 +172,21 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
 
 
 class Command(TyperCommand):
-    """A command that rejects arguments of its users' shell before any is converted."""
+    """A command that rejects what is empty or has other bytes than text, before it is converted."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See typer."""
         given = self.make_parser(ctx).parse_args(args=[*args])[0]
         for parameter in self.params:
-            value = given.get(str(parameter.name))
+            value, is_text = given.get(str(parameter.name)), parameter.name in TEXTS
             for one in value if isinstance(value, list | tuple) else [value]:
-                if parameter.name in TEXTS:
-                    _check_decoded(parameter, str(one))
-                elif one == "":  # of a variable of the shell that is not set
+                if one == "" and not is_text:  # as of a variable of the shell that is not set
                     raise OptionError(named(parameter), "", "is empty")
+                if is_text and re.search("[\udc80-\udcff]", str(one)):  # bytes as they were
+                    encoding = sys.getfilesystemencoding().upper()
+                    problem = f"is not {encoding}; convert it, or set LC_ALL"
+                    raise OptionError(named(parameter), os.fsencode(str(one)), problem)
         return super().parse_args(ctx, args)
-
-
-def _check_decoded(parameter: Any, text: str) -> None:
-    """Reject an argument with bytes that could not be decoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        problem = f"is not {sys.getfilesystemencoding().upper()}; convert it, or set LC_ALL"
-        raise OptionError(named(parameter), os.fsencode(text), problem) from error
 
 
 def _parameter(name: str, annotation: Any, default: Any, text: str | None = None) -> Any:
