@@ -192,12 +192,13 @@ def test_a_kill_between_the_renames_is_recovered(tmp_path):
 def test_hidden_files_of_others_are_no_leftovers(tmp_path):
     (tmp_path / ".env.template").write_text("mine")
     (tmp_path / ".env.old").write_text("mine")
-    (tmp_path / ".env.contrasent-0a1b2c3d").mkdir()
+    for name in ("env", "env[1]", "other"):
+        (tmp_path / f".{name}.contrasent-0a1b2c3d").mkdir()
     recover_folder(tmp_path / "env")
-    remove_temporaries(tmp_path, "env")
+    remove_temporaries(tmp_path, "env", "env[1]")
     with atomic_folder(tmp_path / "env"):
         pass
-    assert names(tmp_path) == [".env.old", ".env.template", "env"]
+    assert names(tmp_path) == [".env.old", ".env.template", ".other.contrasent-0a1b2c3d", "env"]
 
 
 def test_json_is_readable_and_in_order(tmp_path):

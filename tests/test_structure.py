@@ -42,6 +42,7 @@ def call(*arguments):
         return [end.code, out.getvalue(), heavy()]
 
 import contrasent
+contrasent.progress.show("silent")  # without another import
 stated = {{"import": heavy(), "help": call("--help"), "version": call("--version")}}
 from contrasent.cli.app import app
 names = [command.name for command in app.registered_commands]

@@ -3,6 +3,7 @@
 The names below load what they need on first use, so that importing the package costs nothing.
 """
 
+from contrasent import progress as progress
 from contrasent.errors import exports
 from contrasent.processes import sleep_at_barriers
 

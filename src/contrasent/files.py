@@ -161,9 +161,11 @@ def is_temporary(path: Path) -> bool:
     return path.match(f"{_hidden('*')}*")
 
 
-def remove_temporaries(folder: Path, name: str = "*") -> None:
-    """Delete leftovers of killed writers in a folder; no other may be writing."""
-    for path in folder.glob(f"{_hidden(name)}*"):
+def remove_temporaries(folder: Path, *names: str) -> None:
+    """Delete what killed writers of these left in a folder ("*": of all); no other may write."""
+    for path in folder.glob(f"{_hidden('*')}*"):
+        if {"*", path.name[1:].rpartition(".contrasent-")[0]}.isdisjoint(names):
+            continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

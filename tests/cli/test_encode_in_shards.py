@@ -75,6 +75,24 @@ def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sen
         assert manifest(folder)["facts"]["prompt"] == texts[name]
 
 
+def test_a_stopped_overwrite_continues_without_it(tmp_path, bert, source, monkeypatch):
+    command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooling", "cls",
+               "--shard-rows", "20")  # fmt: skip
+    run(*command)
+    make = job.Job.run
+
+    def stopped(self, shard, advance):
+        if shard:
+            raise KeyboardInterrupt
+        return make(self, shard, advance)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job.Job, "run", stopped)
+        note = invoke(*command, "--overwrite").stderr
+    assert "the same command without --overwrite continues" in note
+    assert printed(*command)["encoded_shards"] == 2
+
+
 def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, source):
     command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooling", "cls",
                "--shard-rows", "7")  # fmt: skip

@@ -281,7 +281,17 @@ WRONG = [
     ("encode {m} {t} -o {d}/v.npy --worker-gpus 1", OptionError, "needs --engine ray"),
     ("encode {m} {t} -o {d}/v --timeout 5", OptionError, "--timeout '5.0': needs --engine ray"),
     ("encode {m} {d} -o {d}/in/v", OptionError, "is inside INPUT"),
+    ("encode {m} {d}/** -o {d}/in/v", OptionError, "is inside INPUT"),
+    (
+        "encode {m} {d} -o {d}/.v.parquet",
+        InputError,
+        "contains no text",
+    ),  # hidden ones are not read
     ("index  -o {d}/i", OptionError, "INDEX '': is empty"),
+    ("search  x", OptionError, "INDEX '': is empty"),
+    ("train {t} -o ", OptionError, "-o '': is empty"),
+    ("dedupe {i} --output=", OptionError, "-o '': is empty"),
+    ("index {t} --model {m} -o {d}/i --milvus-uri ", OptionError, "--milvus-uri '': is empty"),
     ("index {t} -o {d}/i --model ", OptionError, "--model '': is empty"),
     ("index {t} -o {d}/i --exclude x --exclude ", OptionError, "--exclude '': is empty"),
     ("index {t} -o {d}/i --checksum", UserError, "--checksum 'True': needs --sync"),

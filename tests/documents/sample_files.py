@@ -61,7 +61,8 @@ XHTML = "<html xmlns='http://www.w3.org/1999/xhtml'><head><title/></head>"
 
 def epub():
     package = """<package xmlns="http://www.idpf.org/2007/opf"><metadata
-      xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Rivers</dc:title></metadata><manifest>
+      xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Rivers</dc:title>
+      <dc:date>1998-06-01</dc:date><dc:date>2024-03-02</dc:date></metadata><manifest>
       <item id="n" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
       <item id="b" href="text/b.xhtml" media-type="application/xhtml+xml"/>
       <item id="a" href="text/a.xhtml" media-type="application/xhtml+xml"/></manifest>
@@ -330,5 +331,11 @@ TEXTS = {
     "a.adoc": ("= River\n\n== Banks\n\nMud.\n\n[source]\n----\nx = 1\n----\n\n[NOTE]\n===="
         "\nWet.\n====\n\nLeft\n----\nSand.\n", "River", [
         (("Banks",), ("Mud.", "[source]", "x = 1", "[NOTE]", "Wet.")), (("Left",), ("Sand.",))]),
+    "b.org": ("* River\n\n#+begin_src md\n```\nls\n```\n#+END_SRC\n\n** Banks\n\nMud.\n", "River", [
+        ((), ("```\nls\n```",)), (("Banks",), ("Mud.",))]),
+    "b.adoc": ("---\ntitle: Ferries\nauthor: Bo\n---\n\n== Times\n\n----\nname | age\n-----+----\n"
+        "Bob  | 3\n----\n\nThe crew:\n--\nBob.\n--\n\n== Fares\n\nTwo.\n", "Ferries", [
+        (("Times",), ("name | age\n-----+----\nBob  | 3", "The crew:", "Bob.")),
+        (("Fares",), ("Two.",))]),
 }  # fmt: skip
 """Files of text, and what is read of them: content, title, sections."""

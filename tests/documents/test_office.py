@@ -62,6 +62,10 @@ def test_headings_tables_and_text_stand_in_their_order_and_nothing_around_them(t
     assert (found.title, found.sections) == (title, tuple(Section(*part) for part in sections))
 
 
+def test_a_book_has_the_date_of_its_publication_which_is_the_first(tmp_path):
+    assert rows_of(tmp_path, "a.epub", epub())[0][""][2] == {"date": "1998-06-01"}
+
+
 def test_all_formats_that_are_read_are_tested():
     elsewhere = [".csv", ".tsv", ".jsonl", ".parquet", ".eml", ".mbox", ".msg"]
     same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".pyi"]

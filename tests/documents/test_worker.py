@@ -114,6 +114,10 @@ BOMBS = {
     "spaces.odt": (
         lambda: repacked(made.odt(), "content.xml", b" " * 20_000_000), Reason.EXPANDS,
     ),
+    "sealed.odt": (
+        lambda: zipped({"META-INF/manifest.xml": b"encryption-data".ljust(20_000_000)}),
+        Reason.EXPANDS,
+    ),
 }  # fmt: skip
 
 

@@ -243,11 +243,14 @@ HEADS = [
 ]  # fmt: skip
 PRICES = [("bolt", "1.20"), ("nut", "0.80"), ("long screw", "0.10")]
 COLORS = [("bolt", "red"), ("nut", "blue"), ("long screw", "dark green")]
+ASIDE = [("Where is it moored", "By the gate"), ("When do you open", "At six or a bit later")]
+ASIDE += [("Who has the key", "Bo who lives next door")]
 REMARKS = [*((f"tool {n}", f"works{' well' * n}") for n in range(9)), ("saw", "17")]
 
 
 @pytest.mark.parametrize(("rows", "head"), [
     *((form, None) for form in FORMS), (REMARKS, ("Gerät", "Bemerkung")),
+    (ASIDE, ("Question asked by the guest", "Answer given by our crew")), (ASIDE, None),
     *((rows, head) for rows in (PRICES, COLORS) for head in HEADS),
 ])  # fmt: skip
 def test_a_form_has_no_header_and_what_stands_below_one_is_no_form(tmp_path, rows, head):

@@ -325,8 +325,7 @@ def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwri
     """Reject, before any work, an output that exists or cannot be written."""
     there, begun = target.exists(), _holds(target / STATE, "given")
     if target.is_dir():
-        for name in OWN:
-            remove_temporaries(target, name)
+        remove_temporaries(target, *OWN)
         there = any(target.iterdir())
     if there and overwrite and not resume:
         if not begun and not _holds(target / REPORT, "format"):

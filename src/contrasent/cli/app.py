@@ -131,7 +131,7 @@ def _every_command(
 for panel, names in PANELS.items():
     for name in names:
         found = import_module(f"contrasent.cli.{MODULES.get(name, name)}")
-        kind = found.Command if name == "train" else None
+        kind = getattr(found, "Command", options.Command)
         # A command whose name is a keyword of Python has an underscore behind it in the code.
         function = getattr(found, "import_" if name == "import" else name)
         app.command(name, cls=kind, rich_help_panel=panel)(function)

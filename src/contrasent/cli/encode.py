@@ -152,11 +152,15 @@ def encode(
     file = Path(output).suffix in FORMATS and not is_url(output)
     if engine != "ray":
         options.check_used(context, dict.fromkeys(("worker_gpus", "timeout"), "--engine ray"))
-    if Path(output).suffix != ".npy" and real_path(Path(input_)) in real_path(Path(output)).parents:
+    source, target = (real_path(Path(one)) for one in (input_.partition("**")[0], output))
+    below = target.relative_to(source).parts if source in target.parents else (".",)
+    if target.suffix != ".npy" and not any(part.startswith(".") for part in below):
         problem = "is inside INPUT, and the next run would read it as text; choose another place"
         raise OptionError("-o", output, problem)
-    with options.resumable("the same command continues"):
-        if not any(shards) and not shard_rows and file and not is_url(input_) and "*" not in input_:
+    streamed = file and not (any(shards) or shard_rows or is_url(input_) or "*" in input_)
+    again = " without --overwrite" if overwrite and not streamed else ""
+    with options.resumable(f"the same command{again} continues"):
+        if streamed:
             return _as_stream(opener, input_, Path(output), began, column, overwrite)
         return _in_shards(
             *(opener, input_, output, began),

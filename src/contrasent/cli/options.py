@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
 
 from contrasent import progress
 from contrasent.errors import OptionError, OutputError
@@ -170,22 +171,22 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     return run
 
 
-def _decoded(parameter: typer.CallbackParam, value: Any) -> Any:
-    """Reject an argument, or one of several, with bytes that could not be decoded."""
-    for one in value if isinstance(value, list | tuple) else [value]:
-        try:
-            str(one).encode()
-        except UnicodeEncodeError as error:
-            problem = f"is not {sys.getfilesystemencoding().upper()}; convert it, or set LC_ALL"
-            raise OptionError(named(parameter), os.fsencode(one), problem) from error
-    return value
+class Command(TyperCommand):
+    """A command that rejects what is empty or has other bytes than text, before it is converted."""
 
-
-def _not_empty(parameter: typer.CallbackParam, value: Any) -> Any:
-    """Reject an empty argument, as of a variable of the shell that is not set."""
-    if "" in (value if isinstance(value, list | tuple) else [value]):
-        raise OptionError(named(parameter), "", "is empty")
-    return value
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See typer."""
+        given = self.make_parser(ctx).parse_args(args=[*args])[0]
+        for parameter in self.params:
+            value, is_text = given.get(str(parameter.name)), parameter.name in TEXTS
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if one == "" and not is_text:  # as of a variable of the shell that is not set
+                    raise OptionError(named(parameter), "", "is empty")
+                if is_text and re.search("[\udc80-\udcff]", str(one)):  # bytes as they were
+                    encoding = sys.getfilesystemencoding().upper()
+                    problem = f"is not {encoding}; convert it, or set LC_ALL"
+                    raise OptionError(named(parameter), os.fsencode(str(one)), problem)
+        return super().parse_args(ctx, args)
 
 
 def _parameter(name: str, annotation: Any, default: Any, text: str | None = None) -> Any:
@@ -197,8 +198,6 @@ def _parameter(name: str, annotation: Any, default: Any, text: str | None = None
         # The name of a flag keeps typer from adding its opposite.
         stated = typer.Option(*[f"--{name.replace('_', '-')}"] * (annotation is bool))
     stated.help = escaped(text or stated.help or "")
-    if default != "":
-        stated.callback = _decoded if name in TEXTS else _not_empty
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=Annotated[annotation, stated])
 

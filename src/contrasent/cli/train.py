@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from typer.core import TyperCommand
 
 from contrasent import progress
 from contrasent.cli import options
@@ -34,7 +33,7 @@ TOML = {str: "a text", int: "a number", list: "a list", bool: "true or false", d
 SIGNS = {True: "ok", False: "FAILED", None: "-"}
 
 
-class Command(TyperCommand):
+class Command(options.Command):
     """The command with a list of methods and settings below its help."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

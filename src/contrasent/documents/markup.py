@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PROSE = 5  # words from which a value of front matter is text
 FACTS = 200  # values of front matter
+FENCE = "~" * 20  # of code in Markdown, longer than any that the code holds
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)?(?:\1|\.\.\.)[ \t]*\n", re.DOTALL)
@@ -138,18 +139,18 @@ def read_marked(mark: str, fence: str, text: str) -> Parsed:
         # A line under a heading.
         titled = mark == "=" and above[:1].isalnum() and abs(len(above) - len(line)) < 2
         if end:
-            line, end = ("```", "") if line.casefold().startswith(end) else (line, end)
+            line, end = (FENCE, "") if re.fullmatch(end, line, re.IGNORECASE) else (line, end)
         elif 0 < marks < 7 and line[marks : marks + 1] == " ":
             line = "#" * marks + line[marks:]
         elif re.fullmatch(fence, line, re.IGNORECASE) and not titled:
-            line, end = "```", "#+end_" if mark == "*" else line
-        elif re.fullmatch(r"[=*_+-]{4,}", line) and (line in blocks or not titled):
+            line, end = FENCE, r"#\+end_.*" if mark == "*" else re.escape(line)
+        elif re.fullmatch(r"[=*_+-]{4,}|--", line) and (line in blocks or not titled):
             blocks ^= {line}
             line = ""
         elif line.startswith("|-"):
             line = line.replace("+", "|")
         lines.append(line)
-    return read_markdown("\n".join(lines))
+    return read_markdown("\n".join(lines[1:]))  # the first is what is above all
 
 
 # ---------------------------------------------------------------------- TeX

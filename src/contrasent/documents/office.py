@@ -91,10 +91,7 @@ def extracted(data: bytes, suffix: str) -> Any:
         content_filter=xberg.ContentFilterConfig(strip_repeating_text=False, **keep),
     )
     given = xberg.ExtractInput(kind="bytes", bytes=data, mime_type=MEDIA[suffix])
-    result = asyncio.run(xberg.extract(given, config))
-    if not result.results:
-        raise Skip(Reason.BROKEN)
-    return result.results[0]
+    return asyncio.run(xberg.extract(given, config)).results[0]
 
 
 def _add(builder: SectionBuilder, content: dict[str, Any]) -> None:
@@ -147,7 +144,7 @@ def properties(archive: zipfile.ZipFile, *parts: str) -> dict[str, Any]:
             key, text = _PROPERTIES.get(local(element)), (element.text or "").strip()
             if key in ("author", "tags") and text:
                 about.setdefault(key, []).append(text)
-            elif key == "date":
+            elif key == "date" and not parts:  # a book's first date is that of its publication
                 about[key] = max(about.get(key, ""), text)
             elif key and text:
                 about.setdefault(key, text)

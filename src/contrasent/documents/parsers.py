@@ -65,7 +65,7 @@ class File:
     data: bytes | None = None  # of a file that is attached to another
     depth: int = 0
     tabular: bool = False  # its documents are rows
-    skipped: list[str] = field(default_factory=list)  # parts of it, and of what is attached
+    skipped: set[Reason] = field(default_factory=set)  # why parts of it, or attached ones, are
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class File:
 
     def skip(self, reason: Reason, part: str = "") -> None:
         """Have a part reported that is not read, such as ", page 3"."""
-        self.skipped.append(part)
+        self.skipped.add(reason)
         self.tell("skip", reason, f"{self.name}{part}")
 
     def document(self, parsed: Parsed, part: str = "") -> Document:

@@ -23,7 +23,7 @@ from contrasent.files import remove_temporaries
 
 RETRIES = 3  # how often a shard is restarted if its worker died
 POLL = 1.0
-GO_ON = "repeat the command to continue"
+GO_ON = "repeat the command, without --overwrite, to continue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Local:
             for worker in {*multiprocessing.active_children()} - others:
                 worker.terminate()
                 worker.join()
-            for shard in () if is_url(job.output) else shards:
-                remove_temporaries(Path(job.output), shard_name(shard))
+            if shards and not is_url(job.output):
+                remove_temporaries(Path(job.output), *map(shard_name, shards))
 
 
 class Board:

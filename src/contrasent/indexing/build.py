@@ -152,8 +152,8 @@ def index_folder(
     """Make documents or a table searchable, as ``contrasent index SOURCE -o OUTPUT`` does.
 
     If encoding takes over a minute, the index can be searched by BM25 until it is encoded. A call
-    that was stopped resumes where it was when it is repeated. After
-    ``from contrasent.progress import show``, ``show("auto")`` shows the progress of all long work.
+    that was stopped resumes where it was when it is repeated. ``contrasent.progress.show("auto")``
+    shows the progress of this and all other long work.
 
     Args:
         source: a folder, an archive or a document; a table or a file of lines, with one text per

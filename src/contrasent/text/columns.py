@@ -109,7 +109,8 @@ def training_roles(
         places = ",".join(map(str, range(len(table.names))))
         problem = f"the first row is either column names or data, {brief(', '.join(table.names))}"
         if single:
-            raise InputError(table.source, f"{problem}: choose --column by name, or by position")
+            problem += ": choose --column by name, or by position, or give a file with one"
+            raise InputError(table.source, problem)
         remedy = f"{_command(table, table.names)} for column names, {_command(table, [places])}"
         raise InputError(table.source, f"{problem}: {remedy} for data")
     if table.names is None and table.form == MEMORY:
@@ -127,7 +128,7 @@ def training_roles(
         if kinds == [NUMBER]:
             problem = f"column {table.columns[0]!r} contains numbers, not text"
             raise InputError(table.source, problem)
-        remedy = "--column" if single else "--columns"
+        remedy = "--column, or give a file with one" if single else "--columns"
         raise InputError(table.source, f"{problem}; choose it with {remedy}")
     found = _pair(table, texts, cells, single=single)
     _check_lists(table, [] if single else found, cells)
@@ -265,7 +266,7 @@ def _one(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list
         if len(found) == 1:
             return found
     problem = f"has {len(texts)} columns of text ({_listed([table.columns[at] for at in texts])})"
-    raise InputError(table.source, f"{problem}; choose one with --column")
+    raise InputError(table.source, f"{problem}; choose one with --column, or give a file with one")
 
 
 def _unnamed_pair(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:

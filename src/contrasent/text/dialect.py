@@ -190,7 +190,12 @@ def _plainly_named(first: Sequence[str], below: Sequence[Cells]) -> bool:
     cells = list(first) if first[0] else [cell for cell, _ in columns]
     numbered = len(cells) > 1 and cells == [str(at) for at in range(len(cells))]
     known = any(roles.is_known(cell) and cell not in texts for cell, texts in columns)
-    return numbered or known or any(_names_column(*column) for column in columns)
+    # A name of many words may be a text, but not those of both parts of a pair.
+    bare = [cell for cell, _ in columns if cell[-1] not in ".!?"]
+    paired = len(bare) > 1 and all(
+        any(roles.is_named(cell, part) for cell in bare) for part in (roles.QUERY, roles.POSITIVE)
+    )
+    return numbered or known or paired or any(_names_column(*column) for column in columns)
 
 
 def _names_column(cell: str, texts: Sequence[str]) -> bool | None:

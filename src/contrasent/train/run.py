@@ -187,7 +187,7 @@ class RunFolder:
                     if path != self.home and path.name not in (files.LOCK, files.HOLDER):
                         files.remove(path)
             for folder in (self.model, self.home):
-                files.remove_temporaries(folder)
+                files.remove_temporaries(folder, "*")
         if resume and occupied:
             self.check_same(config)
             if (done := self.finished()) is not None:
