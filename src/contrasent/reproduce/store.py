@@ -70,7 +70,7 @@ class ResultStore:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise InputError(path, f"damaged ({error}); without it, it is computed again") from error
+            raise InputError(path, f"damaged ({error}); delete it to compute it again") from error
         return record
 
     def write(self, kind: str, key: str, record: Json) -> None:
