@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -101,6 +102,8 @@ def test_few_proposals_and_a_sample_come_near(both, monkeypatch):
     """As in a large collection: not all rows are sampled, scored or proposed."""
     index, exact = copy(both[0]), both[1]
     index.sampled, index.scored, index.proposed, index._drawn = 100, 60, 40, None
+    index._counted = None
+    monkeypatch.setattr("contrasent.search.milvus.COUNT_EVERY", math.inf)
     counted = index.count
     monkeypatch.setattr(MilvusIndex, "__len__", None)  # a request, which no search makes each time
     (found,) = index.search("storm in the harbour", encode=encode, k=4)

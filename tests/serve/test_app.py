@@ -22,7 +22,7 @@ import pytest
 from serving import LINES, MINILM, Gate, counter, get_from, post_to, running
 
 from commands import until
-from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.errors import InputError, ModelError, OptionError, OutputError
 from contrasent.model.base import Prompts
 from contrasent.progress import Deadline, deadline_passed, limited
 from contrasent.search.index import Index
@@ -266,21 +266,33 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
     assert problems == [f"still searching the previous index: {problem}" for problem in said]
 
 
-def test_the_facets_of_an_index_that_is_live_are_looked_at(encoder):
-    """One in Milvus, which has no snapshots."""
+def test_an_index_that_is_live_is_looked_at(encoder, app_of):
+    """One in Milvus, which has no snapshots; no answer waits until it counts its rows."""
 
     class Live(Index):
+        @property
+        def count(self):
+            if len(self) == 1:
+                raise InputError("milvus.db", "does not answer")
+            return len(self)
+
         def refreshed(self):
             return self
 
     rows = [{"kind": kind} for kind in "aabc"]
-    live = Live(Index.build(encoder.encode, [*"some"], metadata=rows).store, encoder.encode)
+    about = {"metadata": rows, "model": encoder.identity}
+    live = Live(Index.build(encoder.encode, [*"some"], **about).store, encoder.encode)
     library = Library(live, encoder)
     for gone, left in (("0", ["a", "b", "c"]), ("3", ["a", "b"])):
         live.remove([gone])
         library.refresh()
         snapshot = library.newest
-        assert (snapshot.index.count, snapshot.facets()) == (len(live), {"kind": left})
+        assert (snapshot.texts, snapshot.facets()) == (len(live), {"kind": left})
+    with running(app_of(index=live)) as url:
+        assert get_from(f"{url}/facets").json() == {"facets": {"kind": ["a", "b"]}}
+        live.remove(["1"])
+        assert get_from(f"{url}/health").json()["texts"] == 2
+        assert get_from(f"{url}/facets").status_code == 200
 
 
 def test_index_of_another_model_is_refused(app_of):

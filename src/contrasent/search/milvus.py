@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -163,11 +163,6 @@ class MilvusIndex(BaseIndex):
         if self._counted is None or time.monotonic() >= self._counted[1]:
             self._counted = len(self), time.monotonic() + COUNT_EVERY
         return self._counted[0]
-
-    def refreshed(self) -> Self:
-        """Itself, with the number of its rows."""
-        _ = self.count
-        return self
 
     def blocks(self) -> Iterator[tuple[list[str], list[str], list[Any], Vectors]]:
         """All rows in Milvus's own order, some at a time: ids, texts, metadata and vectors."""

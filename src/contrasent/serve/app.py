@@ -241,7 +241,7 @@ class Routes:
             for query, text, hits, own in zip(typed, queries, lists, rows, strict=True)
         ]
         seconds = time.perf_counter() - began
-        facts = {"results": results, "texts": snapshot.index.count, "seconds": seconds}
+        facts = {"results": results, "texts": snapshot.texts, "seconds": seconds}
         return reply(facts | {"bm25_only": snapshot.index.bm25_only})
 
     async def facets(self) -> Response:
@@ -266,7 +266,7 @@ class Routes:
                 "model": self.name,
                 "dimension": encoder.dimension,
                 "max_seq_length": encoder.max_seq_length,
-                "texts": None if self.library is None else self.library.newest.index.count,
+                "texts": None if self.library is None else self.library.newest.texts,
                 "key_needed": bool(self.settings.api_key),
             }
         )

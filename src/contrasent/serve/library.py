@@ -37,13 +37,14 @@ class Snapshot:
 
     index: BaseIndex
     encoder: Encoder
+    texts: int  # as of the last look; counting may be a request to Milvus
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _facets: tuple[int, dict[str, list[Any]]] = (-1, {})  # of so many rows
 
     def facets(self) -> dict[str, list[Any]]:
         """Metadata fields with few distinct values, and the values."""
         with self._lock:
-            if self._facets[0] != (count := self.index.count):
+            if self._facets[0] != (count := self.texts):
                 some = numbered_rows(self.index, SAMPLED)
                 rows = some.numbers()[:: -(-len(some) // SAMPLED) or 1]
                 self._facets = count, facets(row.metadata for row in some.rows(rows))
@@ -67,7 +68,7 @@ class Library:
     def _take(self, index: BaseIndex, encoder: Encoder) -> Snapshot:
         if isinstance(index, Index) and index.folder:  # else the log of writers would grow
             index.store.detach()
-        return Snapshot(index, encoder)
+        return Snapshot(index, encoder, index.count)
 
     def _encoder(self, index: BaseIndex) -> Encoder:
         """The model of an index, which is loaded if it is not that of the newest snapshot."""
@@ -88,6 +89,7 @@ class Library:
         """
         index = self.newest.index.refreshed()
         if index is self.newest.index:
+            self.newest.texts = index.count  # Milvus is live
             return
         try:
             self.newest = self._take(index, self._encoder(index))
