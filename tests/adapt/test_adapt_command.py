@@ -409,6 +409,9 @@ def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, sen
     made = {"index", "report.json", "report.html"}
     assert {path.name for path in finished.iterdir()} == {*made, "thesis.txt"}
     assert Index.open(finished / "index").model == TorchEncoder.load(model).identity
+    (finished / "index" / "index.db").unlink()  # what is broken is made anew
+    adapt_index(few, finished, **how)
+    assert Index.open(finished / "index").model == TorchEncoder.load(model).identity
 
 
 def test_overwrite_keeps_what_is_yet_to_be_read(tmp_path, documents, finished):

@@ -183,6 +183,9 @@ def adapt_index(
         usable, _ = read_user_queries(*users, names, lambda line: None, root=root)
         if train_encoder and (problem := too_few(usable)):
             raise OptionError("train_encoder", True, problem)
+        with writing(target):
+            if os.path.lexists(run.place) and not is_index(run.place):  # broken: it finds nothing
+                remove(run.place)
         write_json(target / STATE, state)
 
     run.start(documents, model, check)
