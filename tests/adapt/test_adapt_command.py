@@ -441,6 +441,22 @@ def test_overwrite_keeps_what_is_yet_to_be_read(tmp_path, documents, finished):
     assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
 
 
+@pytest.mark.parametrize(("where", "said"), [
+    ("read_input", "made is as it was; the same command begins again"),
+    ("_estimate", "--resume continues"),
+])  # fmt: skip
+def test_ctrl_c_says_how_overwrite_goes_on(where, said, documents, model, finished, monkeypatch):
+    """While documents are read, --resume would give the former result."""
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adaptation, where, stop)
+    result = invoke("adapt", documents, "-o", finished, "--model", model, "--overwrite")
+    assert (result.exit_code, said in result.stderr) == (130, True)
+    assert [row.text for row in Index.open(finished / "index").every()] == ["old"]
+
+
 def test_an_index_that_is_rewritten_meanwhile_keeps_its_search(
     tmp_path, model, sentences, monkeypatch
 ):

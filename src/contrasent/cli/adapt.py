@@ -97,7 +97,7 @@ def adapt(
 
 def carry_out(source: "str | Path | Documents", output: Path | None, **given: Any) -> "Adaptation":
     """Adapt, with a line for each step and its time on standard error."""
-    from contrasent.adapt.run import adapt_index, update_adaptation
+    from contrasent.adapt.run import STATE, adapt_index, update_adaptation
 
     began = time.monotonic()
 
@@ -106,8 +106,14 @@ def carry_out(source: "str | Path | Documents", output: Path | None, **given: An
 
     if output is None:
         return update_adaptation(source, log=log, **given)  # type: ignore[arg-type]
-    with options.resumable(f"--resume continues {output}"):
+    try:
         return adapt_index(source, output, log=log, **given)
+    except KeyboardInterrupt:
+        how = f"--resume continues {output}"
+        if given.get("overwrite") and not (output / STATE).is_file():  # documents are being read
+            how = f"{output} is as it was; the same command begins again"
+        with options.resumable(how):
+            raise
 
 
 def summary(done: "Adaptation") -> str:
