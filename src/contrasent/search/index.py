@@ -745,7 +745,7 @@ class Index(BaseIndex):
         else:
             every, alive = smoothed(ranker, learned, self.vectors @ query), self._alive_if_any_dead
             dense = Spread.of(every if alive is None else every[alive])
-            rows = np.flatnonzero(np.ones_like(every, bool) if allowed is None else allowed)
+            rows = np.arange(len(every)) if allowed is None else np.flatnonzero(allowed)
             cosines = every[rows]
         candidates = Candidates.of(rows, cosines, words, exact, gained, dense, len(self))
         # Both in one ranking; cosines that are shown are those of the model's own vectors.
