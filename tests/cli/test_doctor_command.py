@@ -11,7 +11,6 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
-import typer
 
 from commands import invoke
 from contrasent import cli
@@ -91,16 +90,6 @@ def test_a_closed_standard_stream_is_an_empty_one(monkeypatch):
     with sys.stdin as stdin, sys.stdout as stdout, sys.stderr as stderr:
         assert stdin.buffer.read() == b""
         assert (stdout.name, stderr.name, ended.value.code) == (os.devnull, os.devnull, 2)
-
-
-def test_a_question_without_an_answer_aborts(monkeypatch, capsys):
-    def abort(*words, **given):
-        raise typer.Abort
-
-    monkeypatch.setattr(application, "app", abort)
-    with pytest.raises(SystemExit) as ended:
-        cli.main([])
-    assert (ended.value.code, capsys.readouterr().err) == (1, "Aborted.\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
