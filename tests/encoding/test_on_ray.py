@@ -143,7 +143,7 @@ def test_an_error_of_ray_itself_is_one_line(cluster, tmp_path, source, monkeypat
 
     monkeypatch.setattr(ray, "wait", broken)
     job = made(source, tmp_path / "v")
-    with pytest.raises(UserError, match=r"^Ray crashed \(.*the command to continue$"):
+    with pytest.raises(UserError, match=r"^Ray crashed \(.*without --overwrite, to continue$"):
         list(OnRay(1).run(job, begin(job), lambda rows: None))
 
 
