@@ -2,7 +2,6 @@
 
 import tracemalloc
 from collections import Counter
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -259,8 +258,9 @@ def test_buckets_are_of_lengths_without_the_special_tokens(bert, sentences, tmp_
              for step in range(made.plan.steps_per_epoch)]  # fmt: skip
     assert {True} in kinds and {False} in kinds and {True, False} not in kinds
     assert made.longest == 64 == objective.encoder.backbone.config.max_position_embeddings
-    with pytest.raises(OptionError, match="cannot be combined with buckets"):
-        collator(objective, corpus, replace(given, weights="1"), tmp_path, None)
+    both = corpus.join(open_corpus(sentences[80:160]))
+    with pytest.raises(OptionError, match=r"buckets '25': is for one corpus; merge them"):
+        collator(objective, both, given, tmp_path, None)
 
 
 def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():

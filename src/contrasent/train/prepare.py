@@ -240,12 +240,14 @@ def _order(
 ) -> BatchPlan:
     parts = parallel.world() * settings.gradient_accumulation_steps
     cuts, weights = settings.bucket_cuts, settings.corpus_weights
-    if cache.parts is not None and not cuts:
+    if cache.parts is not None and cuts:
+        problem = "is for one corpus; merge them into one file"
+        raise OptionError("buckets", settings.buckets, problem)
+    if cache.parts is not None:
         sizes = {"batch_size": settings.batch_size, "seed": settings.seed, "parts": parts}
         return MixedPlan.divide(rows, cache.parts, weights, **sizes)
     if weights:
-        problem = "needs several corpora" if not cuts else "cannot be combined with buckets"
-        raise OptionError("weights", settings.weights, problem)
+        raise OptionError("weights", settings.weights, "needs several corpora")
     if not cuts:
         return BatchPlan.make(rows, batch_size=settings.batch_size, seed=settings.seed, parts=parts)
     before, after = objective.encoder.tokenizer.frame
