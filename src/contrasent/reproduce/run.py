@@ -164,6 +164,7 @@ def _share(work: Callable[[], None], count: int) -> None:
 def _help(work: Callable[[], None], shown: str) -> None:
     """Work beside the first process; what this one leaves undone, that one does."""
     os.setpgrp()  # the first process passes on Ctrl-C of a terminal, once
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup and & leave it ignored
     processes.end_with_parent()
     progress.show(shown)
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
