@@ -171,7 +171,7 @@ def test_copies_of_a_run_are_no_seeds():
 
 def test_a_spread_in_points_is_assumed_of_points_alone():
     single, *several = [
-        Report.join([scored([v, v + 0.1]), scored([v, v + 0.1], metric="uniformity")])
+        Report.join([scored([v, v + 0.1] * 10), scored([v, v + 0.1] * 10, metric="uniformity")])
         for v in (0.70, 0.72, 0.73, 0.74)
     ]
     found = compare_reports([single], several, seed_sd=1.2)
@@ -182,7 +182,7 @@ def test_a_spread_in_points_is_assumed_of_points_alone():
 
 
 def test_what_is_left_out_is_told_with_what_helps():
-    both = scored([0.5, 0.6]), scored([0.2, 0.3], metric="anisotropy")
+    both = scored([0.5, 0.6] * 10), scored([0.2, 0.3] * 10, metric="anisotropy")
     bare = Report.join([both[0], Report(both[1].rows)])
     for seed_sd, words in ((0.0, "the reports contain no item"), (None, "or --seed-sd 0 if")):
         table = comparison_table(
@@ -219,7 +219,20 @@ def test_an_item_of_two_sets_counts_once_in_their_mean():
     assert (mean.low, mean.high) == pytest.approx((one.low, one.high))
 
 
-def test_means_of_other_numbers_of_sets_and_a_single_item_are_rejected():
+def test_a_handful_of_items_is_not_compared_however_alike_they_move(caplog):
+    few = [scored([v] * 19, task="few") for v in (0.0, 1.0)]
+    with pytest.raises(DataError, match="few test accuracy has 19; 20 are needed"):
+        compare_reports(*([report] for report in few), seed_sd=0)
+    with pytest.raises(DataError, match="has 1; 20"):
+        compare_reports([scored([0.5] * 20, [7] * 20)], [scored([0.6] * 20, [7] * 20)])
+    many = [scored([v, v + 0.1] * 10, task="many") for v in (0.1, 0.2)]
+    both = [Report.join(pair) for pair in zip(few, many, strict=True)]
+    (found,) = compare_reports(both[:1], both[1:], seed_sd=0)
+    assert found.task == "many"
+    assert "too few distinct items to compare: few test accuracy has 19" in caplog.text
+
+
+def test_means_of_other_numbers_of_sets_are_rejected():
     def mean_of(*tasks):
         parts = [scored([0.2, 0.4], task=task) for task in tasks]
         mean = Row("pairs", "test", "accuracy", "mean", 0.3, 2 * len(tasks))
@@ -229,5 +242,3 @@ def test_means_of_other_numbers_of_sets_and_a_single_item_are_rejected():
     words = "pairs test accuracy mean: in x and y it rests on 2 and on 3 sets"
     with pytest.raises(DataError, match=words):
         compare_reports([mean_of("a", "b")], [mean_of("a", "b", "c")], names=["x", "y"])
-    with pytest.raises(DataError, match="own test accuracy: one distinct item is too few"):
-        compare_reports([scored([0.5, 0.5], [7, 7])], [scored([0.6, 0.6], [7, 7])])

@@ -349,6 +349,14 @@ def test_the_geometry_of_models_is_drawn_wherever_an_item_measures_it():
     assert {"own:small", "simcse:figure3"} <= drawn
 
 
+def test_the_plane_shows_the_mean_of_the_seeds():
+    (item,) = ItemFolder().find(["own:small"])
+    seeds = {s: Report((Row("STSB", "test", "alignment", "", v, 9),)) for s, v in enumerate((1, 3))}
+    data = figure_data(item, "lab", {(item.rows[0].name, "geometry"): seeds}, {})
+    (report,) = data["rows"].values()
+    assert [row["value"] for row in report["rows"]] == [2.0]
+
+
 def test_a_sweep_shows_the_rows_of_its_own_scale():
     (recipe,) = ItemFolder().find(["simcse:a1"])
     column = next(iter(recipe.columns))

@@ -5,6 +5,7 @@ few degrees of freedom. With one run in each arm a standard deviation over seeds
 (SEED_SD). Swapping A and B mirrors the interval to the bit.
 """
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -32,6 +33,7 @@ NO_SPREAD = "one run shows no spread over seeds, and no default is known for the
 SPREAD = "_seed_sd"  # rows that are spreads themselves are not compared
 
 Floats = NDArray[np.float64]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +116,23 @@ def compare_reports(
     if not shared:
         raise DataError("the reports have no row in common")
     results = []
+    few: list[str] = []
     for key in shared:
         rows = [table[key] for table in tables]
         moved = item_moves(rows, reports, names)
+        if moved is not None and moved.shape[1] < MIN_ITEMS:
+            # A handful can all move by the same, which would look certain.
+            few.append(f"{key_text(key)} has {moved.shape[1]}")
+            continue
         # The spread assumed for single runs applies to scores in hundredths.
         known = moved is not None and (seed_sd == 0 or metric(rows[0].metric).hundredths)
         if known or len(reports) > 2:
             results.append(_compare(rows, len(before), moved, seed_sd))
+    if few:
+        problem = f"too few distinct items to compare: {', '.join(few)}; {MIN_ITEMS} are needed"
+        if not results:
+            raise DataError(problem)
+        log.warning("%s", problem)
     if not results and any(all(key in r.items for r in reports) for key in shared):
         raise DataError(
             f"{NO_SPREAD}; pass at least two runs each, or --seed-sd 0 if no seed changes a model"
@@ -207,7 +219,8 @@ def comparison_table(
         *(comparison.line(width) for comparison in comparisons),
         _meaning(len(before), len(after), seed_sd, comparisons),
     ]
-    every = [{row.metric for row in report} for report in reports]
+    # Of few items a warning has told.
+    every = [{row.metric for row in report if row.count >= MIN_ITEMS} for report in reports]
     left = set.intersection(*every) - {comparison.metric for comparison in comparisons}
     left = {metric for metric in left if not metric.endswith(SPREAD)}
     if left:

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from contrasent import pictures
@@ -39,8 +41,21 @@ def figure_data(
                         for ps in zip(*paths, strict=False)
                     ]
             elif some and item.evaluations[name].kind == "geometry":
-                rows.setdefault(row.name, some[0].to_json())
+                drawn = _mean(some) if item.figure == "plane" else some[0]
+                rows.setdefault(row.name, drawn.to_json())
     return {"kind": item.figure, "rows": rows} if rows else {}
+
+
+def _mean(reports: Sequence[Report]) -> Report:
+    """A report of the means over seeds, without intervals."""
+    tables = [{row.key: row.value for row in report} for report in reports]
+    return Report(
+        tuple(
+            replace(row, value=fmean(table[row.key] for table in tables), low=None, high=None)
+            for row in reports[0]
+            if all(row.key in table for table in tables)
+        )
+    )
 
 
 def _sweep_data(item: Item, scale: str, scores: Scores) -> Json:

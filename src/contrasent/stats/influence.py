@@ -96,8 +96,6 @@ def item_moves(
         moves = [w * m[o] for (w, _), (_, m), o in zip(group, measured, orders, strict=True)]
         influences.append(np.stack(moves))
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
-    if len(distinct) < 2:
-        raise DataError(f"{label}: one distinct item is too few; at least 2 are needed")
     joined = np.concatenate(influences, axis=1)
     return np.stack([np.bincount(place, run, len(distinct)) for run in joined])
 
