@@ -211,6 +211,12 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch, 
     assert re.search(rf"\x1b\]8;id=\d+;{tmp_path.as_uri()}/notes/a%20b\.md\x1b", shown)
     widths = [len(re.sub(r"\x1b(\[\d*m|\].*?\x1b\\)", "", row)) for row in shown.splitlines()]
     assert len(widths) == 3 and max(widths) <= 40
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    again = _entry(1, [hit], Answer(0, 14, ((9, 13),)), str(tmp_path / "notes"))
+    assert f"{tmp_path}/notes/a b.md" in _printed(again)
 
 
 def test_search_threshold_and_query_file(built, tmp_path):

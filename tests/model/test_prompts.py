@@ -268,6 +268,10 @@ def test_training_with_prompts(bert, sentences, tmp_path, caplog):
     single = prepare(bert, "simcse", {}, Settings(**given))
     with pytest.raises(OptionError, match="query_prompt 'ask: ': needs pairs"):
         collator(single, open_corpus(sentences[:30]), Settings(**given), tmp_path / "t", None)
+    given["pooling"] = "mask"
+    framed = prepare(bert, "simcse_supervised+promptbert", {}, Settings(**given))
+    with pytest.raises(OptionError, match=r"'ask: ': .*reads each text in a template"):
+        collator(framed, open_corpus(pairs), Settings(**given), tmp_path / "t", None)
 
 
 def test_encode_takes_the_arguments_of_sentence_transformers(saved, monkeypatch):

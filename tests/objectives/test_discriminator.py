@@ -12,6 +12,7 @@ from contrasent.engine.difference import other_rows
 from contrasent.engine.encodings import BatchEncodings
 from contrasent.engine.registry import find
 from contrasent.errors import OptionError
+from contrasent.report import Report, Row
 from contrasent.train import method_checks
 from contrasent.train.fit import fit
 from contrasent.train.method_checks import Trial, finding
@@ -193,3 +194,16 @@ def test_a_run_with_a_warm_up(load, masked, tmp_path):
     assert [entry["step"] for entry in outcome.shares] == [3, 4]
     with pytest.raises(OptionError, match=r"discriminator_warmup_steps.*4 steps of the run"):
         run("long", 5)
+
+
+def test_patience_begins_after_a_warm_up(load, masked, tmp_path):
+    texts = [f"{text} {number}" for text in TEXTS for number in ("one", "two", "three")]
+    objective = made(load, masked, discriminator_warmup_steps=4, dropout=0.1).float()
+
+    def level(_):
+        return Report((Row("made", "dev", "spearman", "", 0.5, 30),))
+
+    given = {"max_steps": 9, "eval_steps": 1, "early_stopping_patience": 2}
+    settings = Settings(batch_size=6, learning_rate=1e-3, **given)
+    # The fifth step is the first in which the encoder learns; two evaluations bring nothing better.
+    assert fit(objective, texts, settings, output_dir=tmp_path / "m", evaluate=level).steps == 7

@@ -144,7 +144,7 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
         start = b
     line += [(text[start : answer.end], ""), (" …" * behind, "")]
     name = str(path or document_of(hit.id, hit.metadata))
-    name = name.removeprefix(f"{Path.cwd()}/")  # as it is seen from here
+    name = name.removeprefix(_here())  # as it is seen from here
     (headings, page), more = place_of(hit, answer.start), len(hits) - 1
     place = "".join(f" › {heading}" for heading in headings)
     place += f" · page {page}" if page else ""
@@ -152,6 +152,14 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
     place += f" · {more} more passage{'s' * (more > 1)}" if more else ""
     link = f"cyan link {path.absolute().as_uri()}" if path else "cyan"
     return [line, [(INDENT, ""), (name, link), (place, "dim")]]
+
+
+def _here() -> str:
+    """The working folder, with a slash; nothing if it was deleted."""
+    try:
+        return f"{Path.cwd()}/"
+    except FileNotFoundError:
+        return ""
 
 
 def _printed(lines: Sequence[Line]) -> str:

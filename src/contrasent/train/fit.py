@@ -326,7 +326,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
 
     if on_start is not None:
         on_start()
-    stopping = selector.out_of(settings.early_stopping_patience)
+    stopping = selector.out_of(settings.early_stopping_patience, objective.warmup_steps)
     if first == 0:
         if selector.evaluator is not None and not selector.history:
             selector.evaluate(0, save_model)
@@ -357,7 +357,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             advance(batch, **shown, **({"best": best[1]} if best else {}))
             if evaluating:
                 selector.evaluate(step, save_model)
-                stopping = selector.out_of(settings.early_stopping_patience)
+                stopping = selector.out_of(settings.early_stopping_patience, objective.warmup_steps)
             every = settings.geometry_every
             if every and (step % every == 0 or last or stopping):
                 selector.measure(step)

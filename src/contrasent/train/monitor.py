@@ -287,9 +287,12 @@ class ModelSelector:
         }
         return cast(dict[str, Any], parallel.from_main(fields))
 
-    def out_of(self, patience: int) -> bool:
-        """Whether the last ``patience`` evaluations brought no better one; never if 0."""
-        values = [value for _, value in self.trained()]
+    def out_of(self, patience: int, warmup: int) -> bool:
+        """Whether the last ``patience`` evaluations brought no better one; never if 0.
+
+        Those up to step ``warmup``, in which the encoder does not learn, do not count.
+        """
+        values = [value for step, value in self.trained() if step > warmup]
         if not patience or not values:
             return False
         return len(values) - 1 - values.index(max(values)) >= patience

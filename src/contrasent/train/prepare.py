@@ -129,10 +129,13 @@ def collator(
     cut = min(settings.max_seq_length, encoder.max_seq_length)
     tokenizer = Tokenizer(inside.backend, max_seq_length=cut, names=inside.names)
     paired = objective.labeled and not objective.graded
-    for option in () if paired else ("query_prompt", "document_prompt"):
-        if getattr(settings, option):
-            problem = f"needs pairs of queries and documents, which {objective.name}"
-            raise OptionError(option, getattr(settings, option), f"{problem} does not use")
+    for option, task in (("query_prompt", "query"), ("document_prompt", "document")):
+        if (prompt := getattr(settings, option)) and not paired:
+            problem = f"needs pairs of queries and documents, which {objective.name} does not use"
+            raise OptionError(option, prompt, problem)
+        if prompt and encoder.prompts.of_task(task) != prompt:
+            problem = f"{objective.name} reads each text in a template, which replaces it"
+            raise OptionError(option, prompt, problem)
     lower = encoder.lower_case
     prompts = column_prompts(encoder.prompts, corpus.width, paired=paired)
     # The main process tokenizes, then one on each machine that does not see its folder.
