@@ -34,7 +34,11 @@ def run(path: Path, quick: Mapping[str, str] | None = None) -> Any:
     with TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
         client = NotebookClient(
-            notebook, timeout=SECONDS, resources={"metadata": {"path": folder}}, record_timing=False
+            notebook,
+            timeout=SECONDS,
+            resources={"metadata": {"path": folder}},
+            record_timing=False,
+            coalesce_streams=True,  # a busy machine prints in more parts
         )
         client.execute()
     for cell in notebook.cells:  # the same file wherever it is run
