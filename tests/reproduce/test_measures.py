@@ -207,7 +207,7 @@ def test_a_transform_is_fitted_to_the_sentences_of_each_set_apart(monkeypatch):
         return np.array([vectors[text] for text in texts], np.float32)
 
     monkeypatch.setattr(run, "scored_pairs", lambda folder, tasks, split, form: [known[tasks[0]]])
-    monkeypatch.setattr(run, "_load", lambda job, store, normalize: encode)
+    monkeypatch.setattr(run, "_load", lambda job, store, precision, normalize: encode)
     fit = FittedTransform(kind="whitening", corpus="target")
     measurement = Measurement("", "sts", MEASURES["sts"].complete({}), fit)
     found = run._measured_on_own_sentences(None, measurement, fit, None, None)

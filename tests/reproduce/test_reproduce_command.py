@@ -334,6 +334,21 @@ def test_measurements_of_a_seed_share_one_fit(call, home, bert, monkeypatch):
     assert not np.array_equal(*fitted)  # each seed draws sentences of its own
 
 
+def test_an_item_in_bf16_measures_vectors_that_are_computed_in_bf16(call, home, bert):
+    item = home / "recipes" / "simcse" / "table3.toml"
+    run = ["simcse:table3", "--recipes", "recipes", "--scale", "lab", "--base", bert, "-q"]
+    plain = WHITENED.rpartition("postprocess")[0]
+    found = []
+    for stated in ("", 'encode_precision = "bf16"\n'):
+        item.write_text(stated + plain)
+        call(*run, "--results", "both")
+        found.append({p.name: json.loads(p.read_text()) for p in home.glob("both/units/*.json")})
+    exact, rounded = found[0].values(), [v for k, v in found[1].items() if k not in found[0]]
+    assert len(exact) == len(rounded) == 2  # nothing is shared
+    moved = {one["report"]["rows"][0]["value"] for one in [*exact, *rounded]}
+    assert len(moved) == 2  # both measures are of the same vectors
+
+
 @pytest.mark.slow
 def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]

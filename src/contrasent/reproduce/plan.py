@@ -52,6 +52,7 @@ class Measurement:
     fit: FittedTransform | None = None
     text: str = ""  # file of texts to fit to; "" for each task's own sentences
     seed: int = 0
+    precision: str = "fp32"
 
 
 @dataclass(slots=True)
@@ -198,7 +199,9 @@ class Planner:
             job = self._training(row, own_seed, kind, options)
         about = planned["measured"].setdefault(name, {"units": {}})
         try:
-            measurement = self._measurement(job, row, kind, options, own_seed)
+            measurement = self._measurement(
+                job, row, kind, options, own_seed, item.encode_precision
+            )
         except DataError as error:
             about["skipped"] = str(error)
             return
@@ -255,7 +258,7 @@ class Planner:
         return Job(digest_of(parts), "encoder", str(folder), pooling=row.pooling)
 
     def _measurement(
-        self, job: Job, row: Row, kind: str, options: Options, seed: int
+        self, job: Job, row: Row, kind: str, options: Options, seed: int, precision: str
     ) -> Measurement:
         fit = None if MEASURES[kind].of_training else row.postprocess
         about: Json = {}
@@ -276,8 +279,9 @@ class Planner:
             "options": options,
             "texts": self._text_digest(kind, options),
             "fit": about or None,
+            **({} if precision == "fp32" else {"precision": precision}),
         }
-        return Measurement(digest_of(parts), kind, options, fit, text, seed)
+        return Measurement(digest_of(parts), kind, options, fit, text, seed, precision)
 
     def _name(self, name: str, own: str = BASE) -> str:
         """The encoder of a name in an item; "@base" of a row is its own base."""

@@ -183,11 +183,12 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
         record = _trained(job, job.training, store, folder, model=needed)
 
     @lru_cache(maxsize=1)
-    def encoder(fit: FittedTransform | None, file: str, seed: int) -> EncodeFn:
+    def encoder(precision: str, fit: FittedTransform | None, file: str, seed: int) -> EncodeFn:
         if fit is None:
-            return Cached(_load(job, store))
+            return Cached(_load(job, store, precision))
         texts = dict.fromkeys(text for row in open_built(file) for text in row)
-        return Cached(_fitted(_load(job, store, normalize=False), fit, seed, list(texts)))
+        encode = _load(job, store, precision, normalize=False)
+        return Cached(_fitted(encode, fit, seed, list(texts)))
 
     # Measurements of the same vectors follow each other, and encode each sentence once.
     left.sort(key=lambda one: (one.fit is not None, one.text, one.seed))
@@ -201,7 +202,7 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
             elif one.fit is not None and one.fit.corpus == TARGET:
                 report = _measured_on_own_sentences(job, one, one.fit, store, folder)
             else:
-                encode = encoder(one.fit, one.text, one.seed if one.fit else 0)
+                encode = encoder(one.precision, one.fit, one.text, one.seed if one.fit else 0)
                 report = MEASURES[one.kind].run(encode, folder=folder, **one.options)
         except OutputError:
             raise
@@ -231,7 +232,9 @@ def _drop(model: Path) -> None:
     shutil.rmtree(model, ignore_errors=True)
 
 
-def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> EncodeFn:
+def _load(
+    job: Job, store: ResultStore, precision: str, *, normalize: bool | None = None
+) -> EncodeFn:
     if job.kind == "glove":
         from contrasent.postprocess import Glove
 
@@ -240,14 +243,24 @@ def _load(job: Job, store: ResultStore, *, normalize: bool | None = None) -> Enc
 
     folder = Path(job.base) if job.training is None else store.model(job.key)
     encoder = TorchEncoder.load(folder, pooling=job.pooling or None, normalize=normalize)
-    return partial(encoder.encode, batch_size=CALL)
+    encode = partial(encoder.encode, batch_size=CALL)
+    return encode if precision == "fp32" else partial(_in_bf16, encode)
+
+
+def _in_bf16(encode: EncodeFn, sentences: Sequence[str]) -> Vectors:
+    import torch
+
+    from contrasent.encoder import products
+
+    with products.autocast("cuda" if torch.cuda.is_available() else "cpu", torch.bfloat16):
+        return encode(sentences)
 
 
 def _measured_on_own_sentences(
     job: Job, one: Measurement, fit: FittedTransform, store: ResultStore, folder: Path | None
 ) -> Report:
     """STS of vectors that are transformed as fitted to each task's own sentences."""
-    encode = _load(job, store, normalize=False)
+    encode = _load(job, store, one.precision, normalize=False)
     options: Json = dict(one.options)
     split, form, aggregates = options["split"], options["form"], options["aggregate"]
     builder, tasks = ReportBuilder(), options["tasks"]

@@ -226,6 +226,7 @@ class ItemFile(Strict):
     seeds: Count = 3
     first_seed: Size = 0
     fresh_samples: bool = False  # the runs of each seed draw sentences of their own
+    encode_precision: Literal["fp32", "bf16"] = "fp32"  # in which its measurements encode
     reference: str = ""  # the row that others are compared with
     base: str = BASE  # the encoder that its rows begin from, if they name no other
     figure: Figure = ""
@@ -345,6 +346,7 @@ def recipe_digest(item: Item, row: Row, scale: ScaleName) -> str:
             row.model_dump(mode="json", include=named, exclude_defaults=True),
             own.model_dump(mode="json", exclude={"evaluations", "note"}),
             {name: [one.kind, one.options[scale]] for name, one in measured.items()},
+            *([] if item.encode_precision == "fp32" else [item.encode_precision]),
         ]
     )
 

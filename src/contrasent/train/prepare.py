@@ -29,7 +29,7 @@ from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity
 from contrasent.train.plan import column_prompts, with_prompts
 from contrasent.train.settings import Settings
-from contrasent.types import Vectors, batched
+from contrasent.types import Task, Vectors, batched
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,9 @@ def collator(
     cut = min(settings.max_seq_length, encoder.max_seq_length)
     tokenizer = Tokenizer(inside.backend, max_seq_length=cut, names=inside.names)
     paired = objective.labeled and not objective.graded
-    for option, task in (("query_prompt", "query"), ("document_prompt", "document")):
+    roles: tuple[Task, ...] = ("query", "document")
+    for task in roles:
+        option = f"{task}_prompt"
         if (prompt := getattr(settings, option)) and not paired:
             problem = f"needs pairs of queries and documents, which {objective.name} does not use"
             raise OptionError(option, prompt, problem)
