@@ -216,14 +216,19 @@ def test_every_setting_that_a_page_sets_exists():
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     """What ``reproduce`` reports of stored runs, by item."""
-    report = tmp_path_factory.mktemp("stored") / "report.json"
-    stored = ["--from", str(RESEARCH / "reproduction" / "contrasent-small")]
-    stored += ["--json-file", str(report)]
-    assert invoke("reproduce", "own:headlines", "own:halves", "--quiet", *stored).exit_code == 0
-    return {item["name"]: item for item in json.loads(report.read_text("utf-8"))["items"]}
+    items = {}
+    for folder, names in STORED.items():
+        report = tmp_path_factory.mktemp("stored") / "report.json"
+        stored = ["--from", str(RESEARCH / "reproduction" / folder), "--json-file", str(report)]
+        assert invoke("reproduce", *names, "--quiet", *stored).exit_code == 0
+        items |= {item["name"]: item for item in json.loads(report.read_text("utf-8"))["items"]}
+    return items
 
 
-@pytest.mark.parametrize("item", ["own:headlines", "own:halves"])
+STORED = {"contrasent-small": ("own:headlines", "own:halves"), "small": ("own:small",)}
+
+
+@pytest.mark.parametrize("item", ["own:headlines", "own:halves", "own:small"])
 def test_the_page_of_verdicts_says_what_the_command_prints(item, reported):
     page = (RESEARCH / "reproduction" / "README.md").read_text("utf-8")
     count = 0
@@ -253,9 +258,9 @@ def rounded(places, name, *found):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/choosing.md", "docs/searching.md"])
 def test_every_gain_on_a_page_is_stored(page, reported):
-    rows, claims = (reported["own:headlines"][name] for name in ("rows", "claims"))
-    points = [row["cells"]["avg"].get("difference") for row in rows]
-    points += [part["effect"] for claim in claims for part in claim["parts"]]
+    points = [row["cells"]["avg"].get("difference") for row in reported["own:headlines"]["rows"]]
+    for item in ("own:headlines", "own:small"):
+        points += [part["effect"] for c in reported[item]["claims"] for part in c["parts"]]
     stored = {rounded(1, "ours", one) for one in points if one}
     seeds = defaultdict(dict)  # what queries taught, on others and by cross-validation
     for line in (RESEARCH / "adaptation" / "teaching.jsonl").read_text("utf-8").splitlines():

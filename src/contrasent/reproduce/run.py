@@ -183,14 +183,19 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
         record = _trained(job, job.training, store, folder, model=needed)
 
     @lru_cache(maxsize=1)
+    def bare(precision: str) -> EncodeFn:
+        return Cached(_load(job, store, precision, normalize=False))
+
+    @lru_cache(maxsize=1)
     def encoder(precision: str, fit: FittedTransform | None, file: str, seed: int) -> EncodeFn:
         if fit is None:
             return Cached(_load(job, store, precision))
         texts = dict.fromkeys(text for row in open_built(file) for text in row)
         encode = _load(job, store, precision, normalize=False)
-        return Cached(_fitted(encode, fit, seed, list(texts)))
+        return _transformed(bare(precision), fit, seed, encode(list(texts)))
 
-    # Measurements of the same vectors follow each other, and encode each sentence once.
+    # Measurements of the same vectors follow each other, and encode each sentence once; so do those
+    # of several transforms.
     left.sort(key=lambda one: (one.fit is not None, one.text, one.seed))
     reports: list[Report] = []
     failed: UserError | None = None
@@ -260,14 +265,14 @@ def _measured_on_own_sentences(
     job: Job, one: Measurement, fit: FittedTransform, store: ResultStore, folder: Path | None
 ) -> Report:
     """STS of vectors that are transformed as fitted to each task's own sentences."""
-    encode = _load(job, store, one.precision, normalize=False)
+    encode = Cached(_load(job, store, one.precision, normalize=False))
     options: Json = dict(one.options)
     split, form, aggregates = options["split"], options["form"], options["aggregate"]
     builder, tasks = ReportBuilder(), options["tasks"]
     for task in tasks:
         every = scored_pairs(folder, tasks=(task,), split="all", form=form)
         texts = dict.fromkeys(s for p in every for side in (p.first, p.second) for s in side)
-        encoded = Cached(_fitted(encode, fit, one.seed, list(texts)))
+        encoded = Cached(_transformed(encode, fit, one.seed, encode(list(texts))))
         parts = scored_pairs(folder, tasks=(task,), split=split, form=form)
         check_subsets({task: parts}, aggregates, options["subsets"])
         add_correlations(builder, task, split, parts, encoded, aggregates, options["subsets"])
@@ -277,15 +282,15 @@ def _measured_on_own_sentences(
     return builder.report({"fitted": "to each task"})
 
 
-def _fitted(encode: EncodeFn, fit: FittedTransform, seed: int, texts: list[str]) -> EncodeFn:
+def _transformed(encode: EncodeFn, fit: FittedTransform, seed: int, fitted: Vectors) -> EncodeFn:
     from contrasent.encoder import flow
     from contrasent.postprocess import whiten
 
     transform: Callable[[Vectors], Vectors]
     if fit.kind == "whitening":
-        transform = whiten(encode(texts))
+        transform = whiten(fitted)
     else:
-        transform = flow.fit(encode(texts), flow.FlowSettings(seed=seed)).transform
+        transform = flow.fit(fitted, flow.FlowSettings(seed=seed)).transform
     return lambda sentences: transform(encode(sentences))
 
 
