@@ -370,6 +370,15 @@ def test_an_index_is_made_by_one_process_whatever_link_leads_to_it(tmp_path):
         pass
 
 
+def test_known_vectors_on_a_full_disk_are_one_line(tmp_path):
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*full.*free some space"),
+        KeptVectors(tmp_path / "index", encode, Facts()) as memo,
+    ):
+        memo._database.execute("PRAGMA max_page_count = 1")
+        memo.put([f"text {n}" for n in range(999)], np.ones((999, 4), np.float32))
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "index.db.backup", ".env", "photos"])
 def test_overwrite_spares_what_lies_in_an_index(index, tmp_path, name):
     index.save(tmp_path / "index")

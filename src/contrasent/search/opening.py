@@ -152,12 +152,13 @@ class KeptVectors:
 
     def put(self, texts: Iterable[str], vectors: Iterable[Vectors]) -> None:
         """Keep vectors that are known."""
-        self._database.execute("BEGIN")
-        for text, vector in zip(texts, vectors, strict=True):
-            key, data = self._key(text), vector.astype("<f4").tobytes()
-            row = key, data, checksum(key, data)
-            self._database.execute("REPLACE INTO kept VALUES (?, ?, ?)", row)
-        self._database.execute("COMMIT")
+        with wrap_sqlite_errors(self.folder):
+            self._database.execute("BEGIN")
+            for text, vector in zip(texts, vectors, strict=True):
+                key, data = self._key(text), vector.astype("<f4").tobytes()
+                row = key, data, checksum(key, data)
+                self._database.execute("REPLACE INTO kept VALUES (?, ?, ?)", row)
+            self._database.execute("COMMIT")
 
     def _key(self, text: str) -> bytes:
         return blake2b(f"{self._maker} {text}".encode("utf-8", "replace"), digest_size=16).digest()
