@@ -1,5 +1,6 @@
 """contrasent index of a folder of documents, and keeping the index true to it."""
 
+import errno
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from commands import invoke, printed, run
 from contrasent.documents import folder as documents_folder
 from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import UserError
-from contrasent.indexing import contents
+from contrasent.indexing import contents, following
 from contrasent.indexing.build import document_texts
 from contrasent.indexing.contents import describe
 from contrasent.indexing.following import watch_index
@@ -457,6 +458,128 @@ def test_what_was_replaced_is_watched_on(tmp_path, watched, what):
     if what == "notes":
         put(tmp_path / "notes", "two.md", "A train leaves every hour.\n")
         assert outcome().added == 1
+
+
+class Clock:
+    """A time that passes only where someone waits."""
+
+    def __init__(self):
+        self.now, self.waits = 0.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.waits.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def unseen(bert, tmp_path, monkeypatch):
+    """Watch a note at ``notes``, or a link to it, where the system reports no change."""
+    watchfiles = pytest.importorskip("watchfiles")
+
+    def unseen(name="notes", reported=lambda: ()):
+        clock, said = Clock(), []
+
+        def watch(*places, watch_filter, **_):
+            while True:
+                clock.now += 1
+                assert clock.now < 9999
+                changes = {("modified", str(places[0] / name)) for name in reported()}
+                kept = {one for one in changes if watch_filter is None or watch_filter(*one)}
+                if kept or not changes:  # as watchfiles does
+                    yield kept
+
+        monkeypatch.setattr(watchfiles, "watch", watch)
+        monkeypatch.setattr(following, "time", clock)
+        run("index", tmp_path / name, "-o", tmp_path / "s", "--model", bert, "--pooling", "mean")
+        return watch_index(tmp_path / "s", log=said.append), clock, said
+
+    (tmp_path / "notes").mkdir()
+    put(tmp_path / "notes", "one.md", "The ferry leaves at noon.\n")
+    return unseen
+
+
+def test_a_watch_looks_each_hour_for_what_nobody_reported(tmp_path, unseen):
+    """Such as a change by another machine on a network drive, or a file that timed out once."""
+    outcomes, clock, said = unseen()
+    assert next(outcomes).unchanged == 1
+    put(tmp_path / "notes", "two.md", "The kettle is on the stove.\n")
+    assert next(outcomes).added == 1
+    assert 3600 <= clock.now < 3700 and not said
+
+
+def test_hidden_files_that_change_all_the_time_delay_no_watch(tmp_path, unseen):
+    """They are no reason to synchronize either."""
+    reports = [[".cache/x"]] * 9 + [["two.md"]] + [[".cache/x"]] * 9 + [[".gitignore"]]
+
+    def reported():
+        names = reports.pop(0)
+        if names == ["two.md"]:
+            put(tmp_path / "notes", "two.md", "The kettle is on the stove.\n")
+        elif names == [".gitignore"]:
+            put(tmp_path / "notes", ".gitignore", "two.md\n")
+        return names
+
+    outcomes, *_ = unseen(reported=reported)
+    assert next(outcomes).unchanged == 1
+    assert next(outcomes).added == 1
+    assert next(outcomes).deleted == 1
+
+
+def test_a_link_to_the_documents_that_is_changed_is_followed(tmp_path, unseen):
+    (tmp_path / "current").symlink_to("notes")
+    outcomes, clock, _ = unseen("current")
+    assert next(outcomes).unchanged == 1
+    shutil.copytree(tmp_path / "notes", tmp_path / "release")
+    put(tmp_path / "release", "two.md", "The kettle is on the stove.\n")
+    (tmp_path / "new").symlink_to("release")
+    (tmp_path / "new").replace(tmp_path / "current")
+    assert next(outcomes).added == 1
+    assert clock.now < 9
+
+
+def test_a_watch_moves_to_the_place_that_a_sync_named(tmp_path, unseen):
+    outcomes, clock, _ = unseen(reported=lambda: ["one.md"] if clock.now == 5 else [])
+    assert next(outcomes).unchanged == 1
+    shutil.copytree(tmp_path / "notes", tmp_path / "moved")
+    synced(tmp_path / "s", tmp_path / "moved")
+    clock.now = 4
+    assert next(outcomes).unchanged == 1  # by the index, which names the new place
+    put(tmp_path / "moved", "two.md", "The kettle is on the stove.\n")
+    assert next(outcomes).added == 1  # at the first look of the watcher there
+    assert clock.now < 9
+
+
+def test_a_drive_that_fails_and_returns_does_not_end_a_watch(tmp_path, unseen, monkeypatch):
+    outcomes, _, said = unseen(reported=lambda: ["one.md"])
+    assert next(outcomes).unchanged == 1
+    stat = os.stat
+
+    def failing(path, *arguments, **options):
+        if not said and str(path) == str(tmp_path / "notes"):
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN), str(path))
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", failing)
+    assert next(outcomes).unchanged == 1
+    assert len(said) == 1
+
+
+def test_what_cannot_be_watched_is_looked_at_all_the_same(tmp_path, unseen):
+    """Such as a folder of others, or more folders than the system lets a user watch."""
+
+    def limited():
+        raise OSError("OS file watch limit reached. about [/notes]")
+
+    outcomes, clock, said = unseen(reported=limited)
+    assert next(outcomes).unchanged == 1
+    put(tmp_path / "notes", "two.md", "The kettle is on the stove.\n")
+    assert next(outcomes).added == 1
+    assert next(outcomes).unchanged == 2
+    assert clock.waits == [1, 2]
+    assert sum("begins again (OS file watch limit" in line for line in said) == len(said) == 3
 
 
 def test_a_name_that_is_not_utf8_does_not_end_a_watch(tmp_path, watched):

@@ -24,6 +24,7 @@ from contrasent.documents.folder import (
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError, OutputError, UserError, brief, import_extra
+from contrasent.files import real_path
 from contrasent.indexing.models import open_index_model
 from contrasent.indexing.remaining import finish
 from contrasent.model.base import TaskEncoder
@@ -35,7 +36,8 @@ from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_encoder
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log
 
-LONGEST_WAIT = 60.0  # seconds between two tries of a synchronization that fails
+LONGEST_WAIT = 60.0  # seconds between two tries of a synchronization or a watcher that fails
+UNSEEN = 3600.0  # seconds after which a watch looks for changes that nothing reported
 NAMED = {"gitignore": "no-ignore", "uri": "milvus-uri"}  # as options of the command
 TICK = 2_000_000_000  # nanoseconds, of the coarsest clock of a file system
 
@@ -193,7 +195,7 @@ def watch_index(
     batch_size: int = 64,
     log: Log = lambda line: None,
 ) -> Iterator[SyncResult]:
-    """Synchronize an index whenever its documents change, until the caller stops.
+    """Synchronize an index when its documents change, and each hour, until the caller stops.
 
     Args:
         index: as for :func:`sync_index`.
@@ -209,41 +211,26 @@ def watch_index(
     """
     follower = _Follower(index, source, batch_size)
     import_extra("watchfiles", "documents", "--watch")
-    from watchfiles import watch
-    from watchfiles._rust_notify import WatchfilesRustInternalError
-
-    folder = follower.folder.resolve()
-    with closing(Index.open(folder)) as opened:
-        documents = follower.documents(Origin.read(opened.facts.origin)).source.resolve()
-
-    def counts(_: object, changed: str) -> bool:
-        path = Path(changed)
-        if not path.is_relative_to(documents) or path.is_relative_to(folder):
-            return False
-        return not any(part.startswith(".") for part in path.relative_to(documents).parts)
-
-    due, wait = 0.0, 1.0  # when to synchronize without a change, and seconds until another try
-    how: dict[str, Any] = {"watch_filter": counts, "rust_timeout": 1000, "yield_on_timeout": True}
-    while True:
-        place = _inode(documents)
+    with closing(Index.open(follower.folder)) as opened:
+        follower.documents(Origin.read(opened.facts.origin))
+    due, wait = math.inf, 1.0  # when to try again, and seconds from then to the next try
+    for changed in follower.looks(log):
+        if not changed and time.monotonic() < due:
+            continue
         try:
-            # The first wait ends at once, with the watcher at work: no change is missed.
-            for changes in watch(documents, **how):
-                if _inode(documents) not in (place, None):  # replaced, and the new one unwatched
-                    break
-                if not changes and time.monotonic() < due:
-                    continue
-                try:
-                    yield follower.sync()
-                    due, wait = math.inf, 1.0
-                except UserError as error:  # documents may come back, and another writer may end
-                    log(str(error))
-                    due, wait = time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
-        except (WatchfilesRustInternalError, FileNotFoundError) as error:  # such as non-UTF-8 names
-            log(f"{documents}: watching begins again ({brief(error)})")
-            time.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
-        due = 0.0
+            yield follower.sync()
+            due, wait = math.inf, 1.0
+        except (UserError, OSError) as error:  # documents may come back, and another writer may end
+            log(str(error))
+            due, wait = time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
+
+
+def _counts(path: Path, documents: Path, index: Path) -> bool:
+    """Whether a change there may change what an index of the documents holds."""
+    if not path.is_relative_to(documents) or path.is_relative_to(index):
+        return False
+    parts = path.relative_to(documents).parts
+    return not any(part.startswith(".") and part != ".gitignore" for part in parts)
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
@@ -275,6 +262,7 @@ class _Follower:
         self.folder, self.source, self.batch_size = own_folder(index), source, batch_size
         self.encode = encode
         self._model = ""  # of the index that it was opened for; identities take long
+        self.place = Path()  # of the documents, as of the last look at the index
 
     def model(self, index: Index) -> TaskEncoder:
         """The model of the index, which another process may have changed."""
@@ -291,7 +279,36 @@ class _Follower:
         if self.source is None and not Path(origin.path).exists():
             problem = f"is gone; if it moved: contrasent index {self.folder} NEW-PLACE --sync"
             raise InputError(origin.path, problem)
-        return origin.open(self.source)
+        found = origin.open(self.source)
+        self.place = found.source
+        return found
+
+    def looks(self, log: Log) -> Iterator[bool]:
+        """Whether documents may have changed, at least each second while they can be watched."""
+        from watchfiles import watch
+        from watchfiles._rust_notify import WatchfilesRustInternalError
+
+        pause = 1.0  # seconds until the next watcher, after one that failed
+        while True:
+            place, before, first = self.place, _inode(self.place), True
+            documents, index = real_path(place), real_path(self.folder)
+            ends = time.monotonic() + UNSEEN
+            try:
+                # No filter: it would end no wait while hidden files change.
+                for changes in watch(
+                    documents, watch_filter=None, rust_timeout=1000, yield_on_timeout=True
+                ):
+                    moved = self.place != place or _inode(place) not in (before, None)
+                    if not first and (moved or time.monotonic() >= ends):
+                        break
+                    # The first look is with the watcher at work: no change is missed.
+                    yield first or any(_counts(Path(one), documents, index) for _, one in changes)
+                    first, pause = False, 1.0
+            except (WatchfilesRustInternalError, OSError) as error:  # such as non-UTF-8 names
+                log(f"{documents}: watching begins again ({brief(error)})")
+                yield True
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_WAIT)
 
     def sync(self, *, checksum: bool = False) -> SyncResult:
         """Encode what is left; then apply what was added, changed or deleted."""
