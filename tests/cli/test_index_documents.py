@@ -19,13 +19,15 @@ import numpy as np
 import pytest
 
 from commands import invoke, printed, run
+from contrasent import progress
+from contrasent.cli.index import _sync
 from contrasent.documents import folder as documents_folder
-from contrasent.documents.folder import Document, DocumentSource, Section
+from contrasent.documents.folder import Document, DocumentSource, ReadReport, Section
 from contrasent.errors import UserError
 from contrasent.indexing import contents, following
 from contrasent.indexing.build import document_texts
 from contrasent.indexing.contents import describe
-from contrasent.indexing.following import watch_index
+from contrasent.indexing.following import SyncResult, watch_index
 from contrasent.search.index import Index
 
 NOTES = {
@@ -580,6 +582,27 @@ def test_what_cannot_be_watched_is_looked_at_all_the_same(tmp_path, unseen):
     assert next(outcomes).unchanged == 2
     assert clock.waits == [1, 2]
     assert sum("begins again (OS file watch limit" in line for line in said) == len(said) == 3
+
+
+@pytest.mark.parametrize(
+    ("problem", "end"), [(errno.ENOSPC, KeyboardInterrupt), (errno.EPIPE, BrokenPipeError)]
+)
+def test_a_watch_goes_on_where_its_log_is_full_but_not_where_nobody_reads_it(
+    tmp_path, monkeypatch, problem, end
+):
+    def outcomes(index, source, *, batch_size, log):
+        log("The folder is gone.")
+        yield SyncResult(1, 0, 0, 0, 1, ReadReport(), ("skipped 1",))
+        raise KeyboardInterrupt
+
+    def full(text, **options):
+        raise OSError(problem, os.strerror(problem))
+
+    monkeypatch.setattr(following, "watch_index", outcomes)
+    monkeypatch.setattr(progress, "_mode", "auto")
+    monkeypatch.setattr("typer.echo", full)
+    with pytest.raises(end):
+        _sync(tmp_path, None, 64, watch=True, checksum=False)
 
 
 def test_a_name_that_is_not_utf8_does_not_end_a_watch(tmp_path, watched):

@@ -1,6 +1,7 @@
 """``contrasent index SOURCE -o INDEX``, and with --sync, --model or --remove an INDEX changed."""
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -257,11 +258,11 @@ def _sync(
     folder = own_folder(folder)
     began = time.monotonic()
     if watch:
-        warn = lambda line: options.note(f"contrasent: {line}")  # noqa: E731
+        warn = lambda line: _tell(options.note, f"contrasent: {line}")  # noqa: E731
         for outcome in watch_index(folder, source, batch_size=batch_size, log=warn):
-            options.echo(f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
+            _tell(options.echo, f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
             for line in outcome.notes:
-                options.note(line)
+                _tell(options.note, line)
     with options.resumable("the same command continues from here"):
         outcome = sync_index(folder, source, batch_size=batch_size, checksum=checksum)
     facts = asdict(outcome)
@@ -269,3 +270,13 @@ def _sync(
     del facts["notes"]
     facts |= {"index": str(folder), "seconds": round(time.monotonic() - began, 3)}
     return options.Output(facts, f"{folder}: {outcome}", outcome.notes)
+
+
+def _tell(say: Callable[[str], None], line: str) -> None:
+    """Print a line of a watch, which a log on a full disk does not end."""
+    try:
+        say(line)
+    except BrokenPipeError:  # nobody reads on
+        raise
+    except OSError:
+        pass
