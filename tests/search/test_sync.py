@@ -102,9 +102,31 @@ def test_a_file_that_its_reader_fails_on_today_keeps_its_rows(notes, reason):
     (folder / "a.md").write_text("The kettle is on the stove.")
     source = DocumentSource(folder)
     source.reader = Failing
+    before = Index.open(index).facts
     outcome, ids = follow(source, index)
     assert (outcome.deleted, "a.md#1" in ids) == (0, True)
+    assert Index.open(index).facts == before  # servers need not open it again
     assert follow(folder, index)[0].changed == 1
+
+
+def test_a_table_whose_end_fails_each_time_is_written_once(notes):
+    folder, index = notes
+
+    class Failing(FileReader):
+        def read(self, entry):
+            for found in super().read(entry):
+                yield found
+                if found[0] == "document":
+                    raise Skip(Reason.MEMORY)
+
+    source = DocumentSource(folder)
+    source.reader = Failing
+    (folder / "t.csv").write_text("id,text\n1,A short note.\n2,Another note.\n")
+    assert follow(source, index)[0].added == 1
+    before = Index.open(index).facts
+    assert (before.rows, follow(source, index)[0].changed) == (6, 1)
+    assert Index.open(index).facts == before
+    assert follow(folder, index)[0].rows == 7
 
 
 def test_a_folder_or_zip_that_cannot_be_read_now_keeps_its_rows(notes, tmp_path):

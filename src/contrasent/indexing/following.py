@@ -320,28 +320,30 @@ class _Follower:
             finish(self.folder, encode)
             if origin is None and self.source is None:
                 return SyncResult(0, 0, 0, 0, rows, ReadReport())
-        with closing(Index.open(self.folder)) as index:  # nobody waits for what changes nothing
-            unchanged = self._unchanged(index.store, checksum)
-            if unchanged is not None:
-                return unchanged
+        outcome = self._unchanged(checksum) or self._changed(checksum)
+        with suppress(OSError):  # its time is that of the last sync
+            os.utime(self.folder / CHECKSUM)
+        return outcome
+
+    def _unchanged(self, checksum: bool) -> SyncResult | None:
+        """The result if nothing changed; otherwise None. It waits for no writer."""
+        with closing(Index.open(self.folder)) as index:
+            origin = Origin.read(index.facts.origin)
+            source = self.documents(origin)
+            changes = compare(index.store, source, checksum)
+            if not changes.none or source.origin != origin:
+                return None
+            totals = changes.unchanged, len(index), source.report
+            return SyncResult(0, 0, 0, *totals, removed=changes.removed)
+
+    def _changed(self, checksum: bool) -> SyncResult:
+        with closing(Index.open(self.folder)) as index:
             encode = self.model(index)
         with Writer(self.folder) as writer:
             source = self.documents(Origin.read(writer.facts.origin))
             changes = compare(writer.store, source, checksum)
             check_encoder(writer.facts, self.folder, encode)
             return apply_changes(writer, source, changes, encode)
-
-    def _unchanged(self, store: Store, checksum: bool) -> SyncResult | None:
-        """The result if nothing changed; otherwise None."""
-        origin = Origin.read(store.facts.origin)
-        source = self.documents(origin)
-        changes = compare(store, source, checksum)
-        if not changes.none or source.origin != origin:
-            return None
-        with suppress(OSError):  # its time is that of the last sync
-            os.utime(self.folder / CHECKSUM)
-        totals = changes.unchanged, len(store), source.report
-        return SyncResult(0, 0, 0, *totals, removed=changes.removed)
 
 
 def apply_changes(
@@ -361,8 +363,10 @@ def apply_changes(
         if file_of(document_of(row.id, row.metadata), known) == name
     }
     _replace(writer, old, rows, encode)
-    writer.put_files(fresh)
-    writer.set(origin=source.origin.to_json() if source.origin else {})
+    same = fresh.items() <= known.items() and source.origin == Origin.read(writer.facts.origin)
+    if not same or writer.facts != writer.before:  # else, as after a file that timed out, nothing
+        writer.put_files(fresh)
+        writer.set(origin=source.origin.to_json() if source.origin else {})
     before, now = (
         {name for name, facts in files.items() if facts["rows"]} for files in (known, source.files)
     )
