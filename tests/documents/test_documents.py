@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import shutil
 import time
 import zipfile
@@ -221,6 +222,24 @@ def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_pat
     assert any(line.endswith("credentials.json, ...") for line in source.report.skipped_lines())
     with pytest.raises(InputError, match="1 secret"):
         list(DocumentSource(tmp_path / ".env"))
+
+
+def test_the_output_of_adapt_is_passed_over_and_what_has_an_index_beside_it_is_not(tmp_path):
+    """Its table of queries, its report, and what a killed run left to continue with."""
+    for name in ("done/report.json", "killed/unfinished.json", "project/note.md"):
+        (tmp_path / name).parent.mkdir()
+        for text in (name, f"{Path(name).parent}/queries.md"):
+            (tmp_path / text).write_text(PROSE)
+        (tmp_path / name).with_name("index").mkdir()
+        (tmp_path / name).with_name("index").joinpath("index.db").touch()
+    assert [d.id for d in DocumentSource(tmp_path)] == ["project/note.md", "project/queries.md"]
+
+
+def test_names_that_are_not_utf8_are_told_apart(tmp_path):
+    for letter in (b"\xc4", b"\xdc"):  # in Latin-1
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/%sbung.md" % letter)).write_text(PROSE)
+    source = DocumentSource(tmp_path)
+    assert [d.id for d in source] == [*source.files] == [r"\xc4bung.md", r"\xdcbung.md"]
 
 
 BROKEN = ("docx", "epub", "parquet", "pdf", "pptx")

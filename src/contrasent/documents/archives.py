@@ -88,7 +88,11 @@ _SECRETS = (
     "wallet.dat",
 )  # fmt: skip
 _TOOLS = frozenset(["node_modules", "__pycache__", "site-packages", "venv", "virtualenv"])
-_MADE = ("pyvenv.cfg", "modules.json", "index.db", "index.json")  # left by tools in their folders
+# Files that tools leave in their folders, alone or together; the last two are adapt's.
+_MADE = (
+    ("pyvenv.cfg",), ("modules.json",), ("index.db",), ("index.json",),
+    ("index/index.db", "report.json"), ("index/index.db", "unfinished.json"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +247,7 @@ def _folder(
                 reason = choice.reason(name, folder=within)
             if reason is None and _is_ignored(path, ignored, folder=within):
                 reason = Reason.IGNORED
-            if reason is None and within and any((path / made).is_file() for made in _MADE):
+            if reason is None and within and _is_made(path):
                 reason = Reason.TOOLS
             if reason is None and not (within or item.is_file()):
                 reason = Reason.NO_FILE
@@ -257,9 +261,13 @@ def _folder(
             skip(Reason.UNREADABLE, name)
 
 
+def _is_made(folder: Path) -> bool:
+    return any(all((folder / name).is_file() for name in names) for names in _MADE)
+
+
 def _shown(name: str) -> str:
-    """A name with its undecodable bytes made printable."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """A name with its undecodable bytes made printable, so that it differs from all others."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _file(path: Path, name: str, skip: Report) -> Iterator[Entry]:
