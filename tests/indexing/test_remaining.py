@@ -215,6 +215,26 @@ def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path, turns):
     assert_same(tmp_path / "index", whole)
 
 
+def test_a_server_encodes_on_when_the_disk_has_room_again(made, tmp_path, monkeypatch, turns):
+    from contrasent.serve import library as library_
+
+    index, whole = made
+    stopped(index, tmp_path / "index")
+    opened = Index.open(tmp_path / "index")
+    encode, turn, full = open_index_model(opened), RemainingRows.turn, [True]
+
+    def failing(rest):
+        if full and full.pop():
+            raise errors.OutputError("cannot write (database or disk is full)")
+        return turn(rest)
+
+    monkeypatch.setattr(RemainingRows, "turn", failing)
+    monkeypatch.setattr(library_, "LOOK_EVERY", 0.01)
+    with library_.Library(opened, encode.encoder).followed(encode):
+        until(lambda: 0 in turns)
+    assert_same(tmp_path / "index", whole)
+
+
 def test_an_index_of_another_model_is_not_encoded_on(made, bert, lines, tmp_path, turns):
     """It may have been replaced since encoding began, by one whose vectors are as long."""
     index, _ = made

@@ -30,7 +30,7 @@ from contrasent.serve import app as server_app
 from contrasent.serve.app import create_app
 from contrasent.serve.batching import Batcher
 from contrasent.serve.guard import ServerSettings
-from contrasent.serve.library import Library
+from contrasent.serve.library import Library, _repeat
 from contrasent.text import tokens
 from contrasent.types import Tokens
 
@@ -257,8 +257,8 @@ def test_what_cannot_be_opened_is_looked_at_ever_less_often_and_said_once(caplog
         raise ModelError("the model is not there")
 
     closed, served = [], Library(Changed(), None, open_model=open_model)
-    served._follow(Over())
-    assert pauses == [1, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 1, 2, 4]
+    _repeat(served._look, Over(), "still searching the previous index")
+    assert pauses == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 1, 2, 4]
     assert closed == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
     assert served.newest.index.count == 11  # what could be opened
     problems = [json.loads(record.message)["problem"] for record in caplog.records]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from contrasent.errors import UserError, brief
@@ -22,6 +22,7 @@ from contrasent.types import EncodeFn, Vectors
 log = logging.getLogger("contrasent.serve")
 
 OpenModel = Callable[[BaseIndex], Encoder]  # loads the model that an index names
+Turn = Callable[[], float | None]  # does some work; returns the pause after it, None after the last
 
 LOOK_EVERY = 1.0  # seconds between two looks at the folder of the index
 LOOK_AT_LEAST_EVERY = 60.0  # while what is there cannot be opened, as each look opens it again
@@ -126,39 +127,41 @@ class Library:
     @contextmanager
     def followed(self, encode: EncodeFn | None) -> Iterator[None]:
         """Follow the writers of the index, and encode what is left of it, for the block."""
-        over = threading.Event()
-        threading.Thread(target=self._follow, args=(over,), daemon=True).start()
-        index = self.newest.index
+        over, index = threading.Event(), self.newest.index
+        turns: list[tuple[Turn, str]] = [(self._look, "still searching the previous index")]
         if encode is not None and index.folder is not None and index.unfinished:
-            arguments = (index.folder, encode, over)
-            threading.Thread(target=_encode_remaining, args=arguments, daemon=True).start()
+            remaining = RemainingRows(index.folder, encode)
+            turns.append((partial(_encode_some, remaining), "encoding will be tried again"))
+        for turn, failed in turns:
+            threading.Thread(target=_repeat, args=(turn, over, failed), daemon=True).start()
         try:
             yield
         finally:
             over.set()
 
-    def _follow(self, over: threading.Event) -> None:
-        pause, said = LOOK_EVERY, ""
-        while not over.wait(pause):
-            try:
-                self.refresh()
-                pause, said = LOOK_EVERY, ""
-            except Exception as error:  # whatever it is, a later look may find it gone
-                reason = error if isinstance(error, UserError) else brief(error)
-                problem = f"still searching the previous index: {reason}"
-                if problem != said:  # not at each look
-                    log.error("%s", json.dumps({"event": "index", "problem": problem}))
-                pause, said = min(2 * pause, LOOK_AT_LEAST_EVERY), problem
+    def _look(self) -> float:
+        self.refresh()
+        return LOOK_EVERY
 
 
-def _encode_remaining(folder: Path, encode: EncodeFn, over: threading.Event) -> None:
+def _encode_some(remaining: RemainingRows) -> float | None:
     with suppress(AttributeError, OSError):  # threads have a niceness of their own on Linux
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-    remaining, left = RemainingRows(folder, encode), 1
-    try:
-        while left and not over.is_set():
-            left = remaining.turn()
-            log.info("%s", json.dumps({"event": "encoding", "left": left}))
-    except UserError as error:
-        problem = f"encoding stopped: {error}"
-        log.error("%s", json.dumps({"event": "index", "problem": problem}))
+    left = remaining.turn()
+    log.info("%s", json.dumps({"event": "encoding", "left": left}))
+    return 0.0 if left else None
+
+
+def _repeat(turn: Turn, over: threading.Event, failed: str) -> None:
+    """Take turns with their pauses, and longer ones after errors, until the last or ``over``."""
+    pause, said = 0.0, ""
+    while not over.wait(pause):
+        try:
+            if (after := turn()) is None:
+                return
+            pause, said = after, ""
+        except Exception as error:  # whatever it is, a later turn may find it gone
+            problem = f"{failed}: {error if isinstance(error, UserError) else brief(error)}"
+            if problem != said:  # not at each turn
+                log.error("%s", json.dumps({"event": "index", "problem": problem}))
+            pause, said = min(max(2 * pause, LOOK_EVERY), LOOK_AT_LEAST_EVERY), problem
