@@ -394,6 +394,16 @@ def finished(tmp_path):
     return folder
 
 
+def test_one_process_learns_again_at_a_time(finished, queries, monkeypatch):
+    """The queries of the other would be lost."""
+    monkeypatch.setattr(adaptation, "WAIT", 0.0)
+    with (
+        files.only_process(finished, "is learning again here", 0.0),
+        pytest.raises(OutputError, match="is learning again here; try again when it has ended"),
+    ):
+        update_adaptation(finished, queries=queries)
+
+
 def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, sentences, finished):
     """What it made answers until all documents are encoded."""
     few, answering = write_notes(tmp_path / "few", sentences, range(2)), []

@@ -38,6 +38,7 @@ from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError, import_extra
 from contrasent.files import (
     check_writable,
+    only_process,
     remove,
     remove_temporaries,
     write_json,
@@ -59,7 +60,7 @@ from contrasent.search.opening import INSIDE, resolve_index
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import IndexRow
 from contrasent.search.store import Facts
-from contrasent.search.writer import Writer
+from contrasent.search.writer import WAIT, Writer
 from contrasent.text.sources import missing
 from contrasent.types import Log, several
 
@@ -69,6 +70,7 @@ OWN = (STATE, INSIDE, MODEL, QUERIES, PAGE, REPORT)  # what is ours in an output
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
 CheckNames = Callable[[Sequence[str], Mapping[str, Any]], object]
+PATIENCE = 600.0  # seconds to wait for a writer before what was learned is lost
 PROBED = 64  # passages encoded to estimate the time for all
 
 
@@ -221,7 +223,8 @@ def update_adaptation(
         log: called with a line about each step.
 
     Raises:
-        UserError: the folder was not made by ``adapt_index``, or an input is invalid.
+        UserError: the folder was not made by ``adapt_index``, an input is invalid, or another
+            process learns again in this folder.
     """
     _check_budget(budget)
     target = Path(folder)
@@ -229,15 +232,16 @@ def update_adaptation(
         raise InputError(
             target, "is not an output of 'contrasent adapt'; create one with -o OUT first"
         )
-    facts = json.loads((target / REPORT).read_text("utf-8"))
     log_roles(queries, collection, clicks, log)
-    state = {name: facts[name] for name in ("default", "given") if name in facts}
-    run = _AdaptationRun(target, state, budget, seed, log)
-    run.encoder = facts.get("encoder")
-    run.synchronize()
-    earlier = target / QUERIES
-    run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
-    return run.finish()
+    with only_process(target, "is learning again here", WAIT):
+        facts = json.loads((target / REPORT).read_text("utf-8"))
+        state = {name: facts[name] for name in ("default", "given") if name in facts}
+        run = _AdaptationRun(target, state, budget, seed, log)
+        run.encoder = facts.get("encoder")
+        run.synchronize()
+        earlier = target / QUERIES
+        run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
+        return run.finish()
 
 
 def _check_budget(seconds: float) -> None:
@@ -490,7 +494,7 @@ class _AdaptationRun:
             if result.improved:
                 changes = largest_changes(bench, result, self.prior, self.encode)
         self.index.close()  # a reader would keep the log of the change
-        with Writer(self.place) as writer:
+        with Writer(self.place, wait=PATIENCE) as writer:
             was, now = self.index.facts, writer.facts
             if (was.identity, was.vectors) != (now.identity, now.vectors):
                 problem = "was rewritten while it was learned from; learn again"
