@@ -3,7 +3,9 @@
 import json
 import math
 import time
+import tomllib
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,6 +122,19 @@ def test_languages_and_stems():
     assert words("IT " * 10_000, frozenset({"it"})) == [] and time.thread_time() - began < 20
     with pytest.raises(OptionError, match="no stemmer"):
         Analyzer("klingon")
+
+
+def test_stems_are_those_that_indexes_hold():
+    """Version 3.0 of the stemmer has others; whoever admits another version raises FORMAT."""
+    stems = {
+        ("english", "internal international interval"): ["internal", "internat", "interval"],
+        ("german", "Häuser Boote"): ["haus", "boot"], ("danish", "fuzzers"): ["fuzz"],
+        ("finnish", "python"): ["pytho"], ("lithuanian", "chapters"): ["chapter"],
+    }  # fmt: skip
+    assert {key: Analyzer(key[0])(key[1]) for key in stems} == stems
+    path = Path(__file__).parents[2] / "pyproject.toml"
+    project = tomllib.loads(path.read_text("utf-8"))["project"]
+    assert "PyStemmer>=3.1,<3.2" in project["dependencies"]
 
 
 # ---------------------------------------------------------------------- codes
