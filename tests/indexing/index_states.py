@@ -16,7 +16,7 @@ TABLES = {
 
 
 def state(folder):
-    """All of an index but its identity, generation, time, and the name of its file of vectors."""
+    """All of an index but what every change draws, its time, and the name of its file of vectors."""
     with closing(sqlite3.connect(folder / "index.db")) as database:
         parts = {
             name: database.execute(f"SELECT {columns} FROM {name}").fetchall()
@@ -26,7 +26,7 @@ def state(folder):
     with closing(Index.open(folder)) as index:
         facts = {key: getattr(index.facts, key) for key in index.facts.__dataclass_fields__}
         vectors = np.array(index.vectors)
-    for key in ("identity", "generation", "vectors"):
+    for key in ("identity", "generation", "change", "vectors"):
         del facts[key]
     facts["origin"].pop("listed", None)
     files = [path.name for path in folder.glob("*") if path.name.startswith(("vectors", "codes"))]

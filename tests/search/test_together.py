@@ -147,6 +147,29 @@ def test_an_index_that_replaced_another(tmp_path, how):
     newest.close()
 
 
+def test_a_copy_that_was_restored_and_changed_is_another_state(tmp_path):
+    """Its identity and generation are those of what a reader has, its history is not."""
+    folder, backup = tmp_path / "index", tmp_path / "backup"
+    make(folder)
+    shutil.copytree(folder, backup)
+
+    def corrected(by):
+        with Writer(folder) as writer:
+            writer.update([by], encode, ids=["r7"])
+        return Index.open(folder)
+
+    reader = corrected("mistaken")
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+    fresh, newest = corrected("right"), reader.refreshed()
+    for key in ("identity", "generation", "rows", "dead"):
+        assert getattr(newest.facts, key) == getattr(reader.facts, key)
+    assert whole_states.whole(newest) == whole_states.whole(fresh)
+    assert newest.refreshed() is newest
+    for index in (reader, fresh, newest):
+        index.close()
+
+
 @pytest.mark.parametrize("exchange", [True, False])
 def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monkeypatch, exchange):
     """Without an exchange they wait between the two renames, and undo a first one."""

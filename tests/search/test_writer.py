@@ -344,7 +344,8 @@ def test_facts_stay_and_the_generation_rises(folder):
     with Writer(folder) as writer:
         writer.delete(["0"])
     after = Index.open(folder).facts
-    assert after == replace(before, generation=before.generation + 1, dead=1)
+    risen = {"generation": before.generation + 1, "change": after.change}
+    assert after == replace(before, **risen, dead=1) and after.change != before.change
     with Writer(folder):
         pass
     assert Index.open(folder).facts == after

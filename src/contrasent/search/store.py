@@ -73,6 +73,7 @@ class Facts:
     format: int = FORMAT
     identity: str = field(default_factory=lambda: uuid.uuid4().hex)  # drawn when it was made
     generation: int = 1  # rises with each change
+    change: str = ""  # drawn with each: copies of an index may reach one generation by other ones
     model: str = ""  # identity of the model that made the vectors
     source: str = ""  # how to load that model
     metric: str = "cosine"
@@ -265,8 +266,7 @@ class Store:
                 now = Store(connection, self.folder, Facts()).read_facts()
         except (InputError, OutputError):  # it was replaced, or is no longer an index
             return self.open(self.folder)
-        same = (now.identity, now.generation) == (self.facts.identity, self.facts.generation)
-        return self if same else self.open(self.folder)
+        return self if now == self.facts else self.open(self.folder)
 
     def __len__(self) -> int:
         return self.facts.rows - self.facts.dead

@@ -8,6 +8,7 @@ rows is overwritten by the next.
 import json
 import os
 import sqlite3
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
@@ -175,9 +176,9 @@ class Writer:
         self._sync()
         if self.facts == self.before and not self._touched:
             return
-        # The description, with the number of this state.
+        # The description, with the number and the name of this state.
         generation = 1 if self.before is None else self.before.generation + 1
-        self.store.facts = replace(self.facts, generation=generation)
+        self.store.facts = replace(self.facts, generation=generation, change=uuid.uuid4().hex)
         described = asdict(self.facts)
         if not self.facts.encoding:
             del described["encoding"]
