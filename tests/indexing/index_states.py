@@ -16,7 +16,7 @@ TABLES = {
 
 
 def state(folder):
-    """All of an index but what every change draws, its time, and the name of its file of vectors."""
+    """All of an index but its names, numbers and times: of itself, its changes and its files."""
     with closing(sqlite3.connect(folder / "index.db")) as database:
         parts = {
             name: database.execute(f"SELECT {columns} FROM {name}").fetchall()
