@@ -113,6 +113,21 @@ def test_typing_errors_are_repaired(handbook, english, query, searched):
     assert handbook.repaired([query], english.knows) == [searched]
 
 
+def test_no_word_of_removed_rows_is_proposed(english):
+    """Its postings stay until the rows that are left are written again."""
+    encode = lambda texts: np.ones((len(texts), 2), np.float32)  # noqa: E731
+    texts = ["The drill is at the house of Zyxwolski."] * 2
+    ids = [str(row) for row in range(10)]
+    index = Index.build(encode, [*texts, *["The drill is in the shed."] * 8], ids=ids)
+    assert index.repaired(["the zyxwolksi"], english.knows) == ["the zyxwolski"]
+    index.remove(ids[:1])
+    assert index.count_rows(["zyxwolski", "drill", "saw"]) == {"zyxwolski": 1, "drill": 9}
+    index.remove(ids[1:2])
+    assert index.facts.dead == 2
+    assert index.repaired(["the zyxwolksi"], english.knows) == ["the zyxwolksi"]
+    assert index.count_rows(["zyxwolski", "drill", "saw"]) == {"drill": 8}
+
+
 def test_only_so_many_words_of_a_call_are_repaired(handbook, english):
     speller = Speller(handbook.analyzer, handbook.count_rows, english.knows, left=2)
     queries = ["brokem drill", "boken drilll", "brokn", "a drill"]

@@ -637,8 +637,11 @@ class Index(BaseIndex):
         return self.store.matching(where)
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """How many rows hold each of the terms that occur, dead rows included."""
-        return self.store.count_rows(terms)
+        """How many rows hold each of the terms that occur."""
+        counts = self.store.count_rows(terms)
+        if self.facts.dead:
+            counts = {term: len(self.bm25.posting(term)[0]) for term in counts}
+        return {term: count for term, count in counts.items() if count}
 
     def refreshed(self) -> Self:
         """The newest snapshot of the folder; the same object if nothing was written since."""

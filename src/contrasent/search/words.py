@@ -231,7 +231,7 @@ class Bm25:
         light, terms = set[str](), Counter(self.analyzer(query))
         for term in sorted(terms, key=lambda term: not _WHOLE.search(term)):
             check_deadline()
-            (rows, counts), (named, once) = self._posting(term), self._posting(in_name(term))
+            (rows, counts), (named, once) = self.posting(term), self.posting(in_name(term))
             whole, only_named = _WHOLE.search(term), not len(rows)
             if only_named:
                 rows, counts = named, once
@@ -253,7 +253,7 @@ class Bm25:
         exact = exact / np.float32(known or 1.0) + by_name / np.float32(total or 1.0)
         return Weighed(scores, exact, total)
 
-    def _posting(self, term: str) -> Posting:
+    def posting(self, term: str) -> Posting:
         """The rows that hold a term and count, and how often each does."""
         rows, counts = self.lookup(term) or (np.empty(0, np.int32), np.empty(0, np.uint16))
         if self.alive is None:
