@@ -2,8 +2,8 @@
 
 import errno
 import math
+import sqlite3
 from dataclasses import replace
-from sqlite3 import ProgrammingError
 
 import numpy as np
 import pytest
@@ -234,9 +234,33 @@ def test_a_full_disk_is_named_and_lets_go_of_the_index(folder):
     with pytest.raises(OutputError, match="free some space"), Writer(folder) as writer:
         writer._stream = Full()
         writer.add(["lost"], encode)
-    with pytest.raises(ProgrammingError, match="closed"):
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         writer.store.connection.execute("SELECT 1")
     assert len(Index.open(folder)) == 10
+
+
+def test_the_text_of_a_row_that_was_deleted_is_nowhere_in_the_folder(folder, monkeypatch):
+    """Also by a SQLite whose own default leaves it; its words go when the others are rewritten."""
+    connect, secret = sqlite3.connect, b"mister zyxwolski complains"
+
+    def careless(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA secure_delete = OFF")
+        return connection
+
+    def found(what):
+        return [path.name for path in folder.iterdir() if what in path.read_bytes()]
+
+    monkeypatch.setattr(sqlite3, "connect", careless)
+    with Writer(folder) as writer:
+        writer.add([secret.decode()], encode, ids=["x"], metadata=[{"of": secret.decode()}])
+    assert found(secret) == [DATABASE]
+    with Writer(folder) as writer:
+        writer.delete(["x"])
+    assert not found(secret) and found(b"zyxwolski") == [DATABASE]
+    with Writer(folder) as writer:
+        writer.delete([str(n) for n in range(6)])
+    assert writer.facts.dead == 0 and not found(b"zyxwolski")
 
 
 def test_ids_that_are_not_given_are_new(folder):

@@ -115,8 +115,9 @@ class Writer:
         self._parts: list[Vectors] = []
         self._analyzer: Analyzer | None = None
         try:
-            for line in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"):
-                connection.execute(line)
+            # Texts that are deleted are overwritten, which is not every SQLite's default.
+            for line in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+                connection.execute(f"PRAGMA {line}")
             if of is not None:
                 of.connection.backup(connection)
                 self._parts = [of.vectors]
