@@ -26,7 +26,8 @@ from contrasent.model.base import PROMPTS
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
-from contrasent.search.writer import Writer
+from contrasent.search.store import Facts
+from contrasent.search.writer import Writer, new_index
 
 QUERIES = "queries.jsonl"
 ENCODING = "encoding them takes about"  # told before documents are encoded
@@ -549,6 +550,21 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
     again = update_adaptation(tmp_path / "s", queries=loud)  # the same queries
     assert again.facts["queries"] == done.facts["queries"]
     assert Index.open(tmp_path / "s" / "index").model == index.model
+
+
+@pytest.mark.parametrize(("by", "stays"), [("s/model", True), ("was/model", True), ("b", False)])
+def test_an_update_tells_of_an_encoder_only_if_the_index_is_by_it(tmp_path, monkeypatch, by, stays):
+    """Also in a copy of the folder; not once `index OUT --model b` encoded it again."""
+    folder, encode = tmp_path / "s", lambda texts: np.eye(len(texts), 50, dtype=np.float32)
+    with new_index(folder / "index", Facts(source=str(tmp_path / by))) as writer:
+        writer.add([f"row {n}" for n in range(50)], encode)
+    trained = {"improved": True, "reason": "mrr@10 0.5 to 0.6", "seen": ["q0"]}
+    facts = {"format": 4, "encoder": trained, "base": str(tmp_path / "was" / "model")}
+    (folder / "report.json").write_text(json.dumps(facts))
+    monkeypatch.setattr(adaptation, "open_index_model", lambda index: encode)
+    done = update_adaptation(folder)
+    assert (done.improved, done.facts["encoder"]) == (stays, trained if stays else None)
+    assert done.facts["base"] == str(tmp_path / by)
 
 
 def test_an_encoder_needs_queries_and_torch(tmp_path, model, documents, asked, monkeypatch):

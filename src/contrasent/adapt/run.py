@@ -237,8 +237,10 @@ def update_adaptation(
         facts = json.loads((target / REPORT).read_text("utf-8"))
         state = {name: facts[name] for name in ("default", "given") if name in facts}
         run = _AdaptationRun(target, state, budget, seed, log)
-        run.encoder = facts.get("encoder")
         run.synchronize()
+        # It stays unless the index was encoded by another model; the folder may have been copied.
+        if run.index.facts.source in (facts.get("base"), str((target / MODEL).resolve())):
+            run.encoder = facts.get("encoder")
         earlier = target / QUERIES
         run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
         return run.finish()
