@@ -4,7 +4,6 @@ import pwd
 import shutil
 import struct
 import sys
-from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 
@@ -25,8 +24,7 @@ from contrasent.model.pretrained import (
     installed_bases,
     resolve,
 )  # fmt: skip
-from contrasent.search.index import Index
-from contrasent.search.ranking import CALIBRATIONS, FORMER
+from contrasent.search.ranking import CALIBRATIONS
 from hub_server import Hub
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -167,19 +165,18 @@ def test_each_installed_base_has_the_identity_of_its_calibration(model):
     bases = {name: NumpyModel(resolve(name)).identity for name in {*installed_bases()} - {E5}}
     bases[E5] = model.identity
     assert {*bases.values()} <= CALIBRATIONS.keys(), bases
-    assert {*FORMER.values()} <= CALIBRATIONS.keys()
 
 
-def test_an_index_of_a_former_identity_is_one_of_today(model, tmp_path):
-    for number, identity in enumerate((*FORMER, model.identity)):
-        texts = [text for pair in SAME.values() for text in pair]
-        made = Index.build(model.encode, texts[:6], model=identity)
-        made.save(tmp_path / str(number))
-        with closing(Index.open(tmp_path / str(number))) as index:
-            index.check_model(model.identity)
-            index.check_model(identity)
-            (hit,) = index.search(texts[:1], encode=model.encode, k=1, model=model.identity)[0]
-            assert hit.text == texts[0] and hit.confidence is not None
+def test_the_name_of_a_folder_or_gguf_file_is_made_valid_from_anywhere(tmp_path, monkeypatch):
+    """A file that happens to be called like a model is none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    for name in ("small.gguf", MINILM):
+        (tmp_path / name).write_text("")
+    for name in ("mine", "small.gguf"):
+        assert absolute_name(name) == str(tmp_path.resolve() / name)
+    for name in (MINILM, "gone.gguf", "publisher/model"):
+        assert absolute_name(name) == name
 
 
 @pytest.mark.slow

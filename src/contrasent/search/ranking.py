@@ -286,10 +286,3 @@ CALIBRATIONS = {
     ),
 }
 """By the identity of the model."""
-
-FORMER = {
-    "4311f463b51d82daf2fa4bbae5a7b1acb9d21fa6674cf3021062bdaa4be8630b": (
-        "f7c578fbec8a45e136cd67f21f77a22737789ecd3bc113f14867bdd6c89a4b60"
-    ),
-}
-"""Identities that a model had in some versions, with the one it has: the vectors are the same."""

@@ -55,7 +55,7 @@ from contrasent.search.folder import (
     wrap_sqlite_errors,
 )
 from contrasent.search.learned import Learned, read_learned
-from contrasent.search.ranking import FORMER, Ranker
+from contrasent.search.ranking import Ranker
 from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, encoder_of, for_task
 
@@ -93,7 +93,6 @@ class Facts:
 
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, METRICS)
-        object.__setattr__(self, "model", FORMER.get(self.model, self.model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class NewRows(NamedTuple):
 
 def check_model(facts: Facts, folder: Path | None, model: str, option: str = "model") -> None:
     """Reject a model other than the one the vectors of an index came from."""
-    if FORMER.get(model, model) != facts.model:
+    if model != facts.model:
         where = folder if folder is not None else "the index"
         raise ModelError(
             f"{where} holds vectors of model {facts.model!r} and {option} is {model!r}: "
