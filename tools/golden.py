@@ -30,6 +30,8 @@ def main() -> None:
 
     import contrasent
     from contrasent.encoder.encoder import TorchEncoder
+    from contrasent.search.index import Index
+    from contrasent.search.writer import Writer
     from tiny_models import write_backbone, write_tokenizer
 
     target = Path(sys.argv[1])
@@ -45,18 +47,20 @@ def main() -> None:
     np.save(target / "vectors.npy", encoder.encode(list(TEXTS)))
     ratings = "\n".join(f"{a},{b},{n}" for n, (a, b) in enumerate(pairwise(TEXTS)))
     (target / "ratings.csv").write_text(ratings + "\n", "utf-8")
+    about = [{"line": n} for n in range(len(TEXTS) + 1)]
+    texts = [*TEXTS, "A text that is deleted."]
+    made = {"model": encoder.identity, "source": "model"}
+    Index.build(encoder.encode, texts, metadata=about, **made).save(target / "index")
+    with Writer(target / "index") as writer:
+        writer.delete([str(len(TEXTS))])
+    (target / "index" / ".lock").unlink(missing_ok=True)
     commands = (
-        "index model texts.txt -o index",
         "encode model texts.txt -o shards",
         "evaluate model --pairs ratings.csv --columns 0,1,2 --json-file report.json",
     )
     for words in commands:
         run = [str(Path(sys.executable).with_name("contrasent")), *words.split(), "--quiet"]
         subprocess.run(run, cwd=target, check=True)
-    manifest = target / "index" / "index.json"
-    about = json.loads(manifest.read_text("utf-8"))
-    about["source"] = "model"  # and not where this machine had it
-    manifest.write_text(json.dumps(about, indent=1) + "\n", "utf-8")
     (target / "shards" / ".lock").unlink(missing_ok=True)
     facts = {"version": contrasent.__version__}
     (target / "made.json").write_text(json.dumps(facts) + "\n", "utf-8")

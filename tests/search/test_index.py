@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from whole_states import encoder
 
+from commands import another_user
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.metrics import normalize
 from contrasent.search import opening
 from contrasent.search.doctor import examine
 from contrasent.search.folder import checksum
 from contrasent.search.index import Hit, Index
-from contrasent.search.opening import KeptVectors, create
+from contrasent.search.opening import KeptVectors, create, reembed
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
@@ -270,25 +271,28 @@ def test_other_model_and_dimension(index, tmp_path):
 @pytest.mark.parametrize("use", [Index.open, examine, Writer])
 @pytest.mark.parametrize(("name", "words"), [
     ("none", "no such folder"), ("empty", "is not an index"),
-    ("old", "older index format; remove it and rebuild it"),
 ])  # fmt: skip
 def test_no_index(tmp_path, name, words, use):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "index.json").write_text("{}")
     with pytest.raises(InputError, match=words):
         use(tmp_path / name)
-    assert len([*tmp_path.rglob("*")]) == 3
+    assert len([*tmp_path.rglob("*")]) == 1
 
 
-def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
+@pytest.mark.parametrize(("facts", "words"), [
+    ({"vectors": "../vectors.f32"}, r"vectors\.f32 is missing"),
+    ({"synonyms": 3}, "is of a newer version .*'synonyms'.*; install that or rebuild the index"),
+])  # fmt: skip
+def test_neither_a_file_outside_the_folder_nor_what_is_unknown_is_opened(
+    index, tmp_path, facts, words
+):
     index.save(tmp_path / "index")
-    stated = json.dumps({**asdict(index.facts), "vectors": "../vectors.f32"})
+    stated = json.dumps({**asdict(index.facts), **facts})
     with closing(sqlite3.connect(tmp_path / "index/index.db")) as database:
         database.execute("UPDATE facts SET json = ?, sum = ?", (stated, checksum(stated)))
         database.commit()
     (tmp_path / "index/index.sum").unlink()
-    with pytest.raises(InputError, match=r"vectors\.f32 is missing"):
+    with pytest.raises(InputError, match=words):
         Index.open(tmp_path / "index")
 
 
@@ -346,9 +350,9 @@ def test_words_alone_search_what_is_not_encoded(index, tmp_path):
     assert examine(tmp_path / "index")[0].good
 
 
-@pytest.mark.parametrize("kind", ["notes.txt", "index.json", "index.db"])
+@pytest.mark.parametrize("kind", ["notes.txt", "index.db"])
 def test_overwrite_spares_what_is_no_index(index, tmp_path, kind):
-    """index.json is that of a web site, index.db another program's."""
+    """index.db is another program's."""
     file = tmp_path / "mine" / kind
     file.parent.mkdir()
     if kind == "index.db":
@@ -377,6 +381,35 @@ def test_known_vectors_on_a_full_disk_are_one_line(tmp_path):
     ):
         memo._database.execute("PRAGMA max_page_count = 1")
         memo.put([f"text {n}" for n in range(999)], np.ones((999, 4), np.float32))
+
+
+def test_vectors_are_kept_within_an_index_whose_parent_cannot_be_written(
+    index, tmp_path, monkeypatch
+):
+    """Such as a volume of a container; what a stopped run left there is no obstacle."""
+    folder, seen = tmp_path / "data" / "index", []
+    index.save(folder)
+    monkeypatch.setattr("contrasent.search.opening.BATCH_SIZE", 2)
+
+    def other(texts):
+        seen.extend(texts)
+        assert (folder / ".encoded").is_dir()
+        if len(seen) == 4:
+            raise UserError("stopped")
+        return encode(texts)
+
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o777)
+    folder.parent.chmod(0o555)
+    with another_user(tmp_path):  # chmod does not stop root
+        with pytest.raises(UserError, match="stopped"):
+            reembed(folder, other, model="other")
+        assert reembed(folder, other, model="other").model == "other"
+    folder.parent.chmod(0o755)
+    assert seen[4:] == TEXTS[2:]
+    assert not (folder / ".encoded").exists()
+    (folder / ".encoded").mkdir()
+    index.save(folder, overwrite=True)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "index.db.backup", ".env", "photos"])

@@ -90,7 +90,7 @@ _SECRETS = (
 _TOOLS = frozenset(["node_modules", "__pycache__", "site-packages", "venv", "virtualenv"])
 # Files that tools leave in their folders, alone or together; the last two are adapt's.
 _MADE = (
-    ("pyvenv.cfg",), ("modules.json",), ("index.db",), ("index.json",),
+    ("pyvenv.cfg",), ("modules.json",), ("index.db",),
     ("index/index.db", "report.json"), ("index/index.db", "unfinished.json"),
 )  # fmt: skip
 

@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 
 DATABASE, CHECKSUM = "index.db", "index.sum"
 FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
-OWN = (DATABASE, f"{DATABASE}-*", *FILES, f".{CHECKSUM}.*", LOCK, HOLDER)
+KEPT = ".encoded"  # the folder of vectors that a stopped run left, or the end of its name
+OWN = (DATABASE, f"{DATABASE}-*", *FILES, f".{CHECKSUM}.*", LOCK, HOLDER, KEPT)
 OF_SYSTEM = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*")  # which nobody would miss
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
@@ -65,8 +66,13 @@ def in_milvus(folder: str | Path) -> bool:
 
 
 def is_any_index(folder: str | Path) -> bool:
-    """True if a folder is an index of this kind, of an earlier format, or in Milvus."""
-    return is_index(folder) or in_milvus(folder) or _is_file(Path(folder) / "index.json")
+    """True if a folder is an index of this kind, or in Milvus."""
+    return is_index(folder) or in_milvus(folder)
+
+
+def may_write(folder: Path) -> bool:
+    """True if files may be made in a folder."""
+    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def unlocked(folder: Path) -> tuple[int, int] | None:
@@ -77,10 +83,8 @@ def unlocked(folder: Path) -> tuple[int, int] | None:
     with suppress(OSError):  # a writer that ends removes its log at any moment
         if (folder / f"{DATABASE}-wal").stat().st_size > 0:
             return None
-    effective = os.access in os.supports_effective_ids
     with suppress(OSError):
-        room = shutil.disk_usage(folder).free > LOG
-        if not (room and os.access(folder, os.W_OK, effective_ids=effective)):
+        if shutil.disk_usage(folder).free <= LOG or not may_write(folder):
             about = (folder / DATABASE).stat()
             return about.st_size, about.st_mtime_ns
     return None
@@ -100,8 +104,6 @@ def not_an_index(folder: Path) -> str:
         return "no such folder; 'contrasent index SOURCE -o INDEX' makes an index"
     if (folder / DATABASE).is_file():
         return "is an unfinished index; rebuild it with 'contrasent index'"
-    if (folder / "index.json").is_file():
-        return "has an older index format; remove it and rebuild it with 'contrasent index'"
     return "is not an index (no index.db in it); 'contrasent index SOURCE -o INDEX' makes one"
 
 

@@ -14,12 +14,14 @@ import numpy as np
 from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
 from contrasent.search.folder import (
+    KEPT,
     cannot_write,
     check_target,
     check_vectors,
     checksum,
     in_milvus,
     is_any_index,
+    may_write,
     wrap_sqlite_errors,
 )
 from contrasent.search.index import BaseIndex, Index
@@ -97,7 +99,9 @@ class KeptVectors:
     ) -> None:
         self.at_once = at_once or BATCH_SIZE
         self.index = files.real_path(index)
-        self.folder = self.index.with_name(f".{self.index.name}.encoded")
+        self.folder = self.index.with_name(f".{self.index.name}{KEPT}")
+        if self.index.is_dir() and not may_write(self.index.parent):  # as of a volume
+            self.folder = self.index / KEPT
         self._read, self._maker = for_task(encode, "document"), f"{facts.model} {facts.source}"
         self.advance = advance
 
