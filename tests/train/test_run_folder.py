@@ -222,6 +222,9 @@ def test_publishing_can_be_repeated(tmp_path):
         assert (tmp_path / "m" / name).read_text() == "best"
     assert names(tmp_path / "m") == ["1_Pooling", "model.safetensors", "modules.json", "run"]
     assert place.finished() == run
+    stored = json.loads(place.result.read_text())
+    place.result.write_text(json.dumps(stored | {"of a newer version": 1}))
+    assert place.finished() == run
     assert RunFolder(tmp_path / "other").finished() is None
 
 

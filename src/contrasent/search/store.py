@@ -307,7 +307,7 @@ class Store:
         try:
             return Facts(**data)
         except TypeError as error:
-            problem = f"has a different version ({error}); rebuild it"
+            problem = f"is of a newer version ({error}); install that or rebuild the index"
             raise InputError(str(self.folder), problem) from error
 
     def map_vectors(self, verify: bool) -> None:

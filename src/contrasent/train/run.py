@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -356,10 +356,10 @@ class RunFolder:
         if not self.result.is_file():
             return None
         stored = json.loads(self.result.read_text("utf-8"))
-        history = [(int(step), float(score)) for step, score in stored.pop("history")]
-        stored.pop("folder")
-        gain = stored.pop("gain", None)
-        return Run(folder=self.model, history=history, gain=gain and Gain(**gain), **stored)
+        known = {one.name: stored[one.name] for one in fields(Run) if one.name in stored}
+        known["history"] = [(int(step), float(score)) for step, score in stored["history"]]
+        gain = stored.get("gain")
+        return Run(**(known | {"folder": self.model, "gain": gain and Gain(**gain)}))
 
 
 SOURCE = "source_sha256"  # the digest of a method's file, among the parameters of the method
