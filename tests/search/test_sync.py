@@ -1,17 +1,19 @@
 """An index that follows a folder: whose rows go, and whose stay."""
 
+import os
 import zipfile
 
 import pytest
 from whole_states import WordEncoder, encoder, synchronize
 
 from commands import another_user
+from contrasent.documents import folder as folder_
 from contrasent.documents.archives import Reason, Skip
 from contrasent.documents.folder import DocumentSource
 from contrasent.documents.worker import FileReader
 from contrasent.errors import OptionError
 from contrasent.indexing.changes import remove_rows
-from contrasent.indexing.following import document_rows, sync_index
+from contrasent.indexing.following import compare, document_rows, sync_index
 from contrasent.search.index import Index
 from contrasent.search.opening import create
 from contrasent.search.store import Facts
@@ -68,6 +70,24 @@ def test_a_file_whose_rows_were_replaced_by_hand_is_read_again(notes):
     outcome, ids = follow(folder, index)
     assert (outcome.changed, outcome.deleted) == (1, 1)
     assert ids == {"a.md#1", "a.md#b.md#1", "kept/c.md#1", "kept/d.md#1"}
+
+
+def test_rows_that_were_removed_of_a_large_file_stay_away_when_its_time_changes(notes, monkeypatch):
+    folder, index = notes
+    monkeypatch.setattr(folder_, "LARGEST", 50)
+    rows = folder / "rows.jsonl"
+    rows.write_text("".join(f'{{"text": "Row {n} of a long table."}}\n' for n in range(5)))
+    assert len(follow(folder, index)[1]) == 10
+    assert remove_rows(index, ["rows.jsonl#2#1"]).files == ("rows.jsonl",)
+    os.utime(rows, (1, 1))
+    outcome, ids = follow(folder, index)
+    assert (outcome.changed, outcome.removed, len(ids)) == (0, 1, 9)
+    rows.write_text(rows.read_text().replace("long", "tall"))
+    os.utime(rows, (1, 1))
+    (changed,) = compare(Index.open(index).store, DocumentSource(folder), checksum=True).changed
+    assert changed.name == "rows.jsonl"
+    os.utime(rows, (2, 2))
+    assert len(follow(folder, index)[1]) == 10
 
 
 def test_what_changes_nothing_waits_for_no_writer(notes):

@@ -270,15 +270,17 @@ class DocumentSource:
                 yield values[0]
             else:
                 self.report.note(entry.name, kind, *values)
+        if entry.size > LARGEST:  # of a dump only once it was read: many are passed over
+            self.files[entry.name]["digest"] = entry.digest()
 
     def _check_room(self) -> None:
         if self.report.characters > self.characters or self.report.documents >= DOCUMENTS:
             raise Skip(Reason.ALL_TEXT)
 
 
-def facts_of(entry: Entry) -> dict[str, Any]:
-    """The facts of a file that say whether it has changed."""
-    digest = entry.digest() if entry.size <= LARGEST else ""  # for a dump, size and time suffice
+def facts_of(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
+    """The facts of a file that say whether it has changed; ``whole``: even of a dump a digest."""
+    digest = entry.digest() if whole or entry.size <= LARGEST else ""
     return {"size": entry.size, "modified": entry.modified, "digest": digest}
 
 

@@ -90,7 +90,7 @@ def compare(index: Store, source: DocumentSource, checksum: bool) -> Changes:
         else:
             fresh: FileFacts = {"digest": ""}
             with suppress(OSError):  # it will be reported when it is read
-                fresh = facts_of(entry)
+                fresh = facts_of(entry, whole=bool(facts.get("digest")))
             if fresh["digest"] == facts.get("digest") and (same or fresh["digest"]):
                 if not same:
                     changes.refreshed[entry.name] = facts | fresh
