@@ -1,14 +1,19 @@
 """The base for texts, and the model of an index."""
 
 import shutil
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import contrasent
+from commands import another_user
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.errors import ModelError
+from contrasent.errors import InputError, ModelError
+from contrasent.indexing.build import index_folder
+from contrasent.indexing.contents import describe
+from contrasent.indexing.following import sync_index
 from contrasent.indexing.models import find_index_model, open_base, open_index_model
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.search.index import Index
@@ -57,6 +62,32 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
     shutil.rmtree(model)
     with pytest.raises(ModelError, match="if it moved, add --model"):
         find_index_model(index)
+
+
+def test_what_lies_in_somebodys_private_folder_is_as_what_moved(bert, tmp_path):
+    """Python 3.11 raises an error where it may not look."""
+    home, out = tmp_path / "home", tmp_path / "out"
+    (home / "notes").mkdir(parents=True)
+    (home / "notes" / "a.md").write_text("The gate is open.\n")
+    shutil.copytree(bert, home / "tiny")
+    index_folder(home / "notes", out / "index", model=home / "tiny", pooling="mean").index.close()
+    for path in (out, out / "index", *(out / "index").iterdir()):
+        path.chmod(0o777)
+    home.chmod(0)
+    with another_user(tmp_path):  # chmod does not stop root
+        with (
+            closing(Index.open(out / "index")) as index,
+            pytest.raises(ModelError, match=r"home/tiny: no such file .*if it moved, add --model"),
+        ):
+            find_index_model(index)
+        assert describe(out / "index")["not_read_yet"] is None
+        (out / "tiny").mkdir()
+        (out / "tiny" / "config.json").write_text("{}")
+        with closing(Index.open(out / "index")) as index:
+            assert find_index_model(index) == out / "tiny"
+        with pytest.raises(InputError, match="home/notes: is gone; if it moved"):
+            sync_index(out / "index")
+    home.chmod(0o700)
 
 
 def test_an_index_searches_and_grows_by_its_own_model(bert, tmp_path, sentences):

@@ -175,7 +175,7 @@ def adapt_index(
         if not inputs:
             raise OptionError("train_encoder", True, f"needs {needed()}")
     log_roles(*users, log)  # before anything is encoded or removed
-    inputs += [Path(used)] if used and Path(used).exists() else []
+    inputs += [Path(used)] if used and os.path.exists(used) else []  # noqa: PTH110
     _check_target(target, inputs, resume=resume, overwrite=overwrite)
     state = (_left(target, asked) if resume else {}) or {"given": given}
     run = _AdaptationRun(target, state, budget, seed, log)

@@ -276,7 +276,7 @@ class _Follower:
         if origin is None:
             problem = "was not built from a folder of documents; rebuild it from one"
             raise InputError(self.folder, problem)
-        if self.source is None and not Path(origin.path).exists():
+        if self.source is None and not os.path.exists(origin.path):  # noqa: PTH110
             problem = f"is gone; if it moved: contrasent index {self.folder} NEW-PLACE --sync"
             raise InputError(origin.path, problem)
         found = origin.open(self.source)

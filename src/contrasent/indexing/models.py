@@ -4,6 +4,7 @@ A vocabulary that was not made for a language cuts its words into many pieces, o
 That is measured on the documents of each language; no model is loaded.
 """
 
+import os
 import random
 import unicodedata
 from collections import Counter
@@ -56,7 +57,8 @@ def find_index_model(index: BaseIndex) -> Path:
             f"{index.folder}: does not record its model; search with --model or encode=, or encode "
             f"it again by 'contrasent index {index.folder} --model MODEL'"
         )
-    if index.folder is not None and Path(name).is_absolute() and not Path(name).exists():
+    there = os.path.exists(name)  # noqa: PTH110 - or in a folder that may not be entered
+    if index.folder is not None and Path(name).is_absolute() and not there:
         moved = index.folder.parent / Path(name).name  # with the folder that adapt made
         name = str(moved) if moved.is_dir() else name
     try:

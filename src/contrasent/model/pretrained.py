@@ -53,7 +53,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     if "@" in text and revision is None:
         text, revision = text.rsplit("@", 1)
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
-        if folder.is_file():
+        if os.path.isfile(folder):  # noqa: PTH113
             raise ModelError(f"{text}: is a file; a model is a folder")
         raise ModelError(f"{text}: {missing(folder)}")
     return _from_hub(text, revision)
