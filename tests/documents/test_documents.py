@@ -213,10 +213,14 @@ def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_pat
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "b.md").write_text(PROSE)
     (tmp_path / "own" / "pyvenv.cfg").touch()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.json").write_text("[1]")  # as web sites have
+    (tmp_path / "site" / "b.md").write_text(PROSE)
+    plain.append("site/b.md")
     source = DocumentSource(tmp_path)
     assert [d.id for d in source] == plain
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
-    assert counts == {"secret": 10, "hidden": 3, "tool's folder": 3}
+    assert counts == {"secret": 10, "hidden": 3, "tool's folder": 3, "broken": 1}
     assert len(source.report.skipped["secret"].names) == 10
     assert [d.id for d in DocumentSource(tmp_path, exclude="a.md")] == plain[1:]
     assert any(line.endswith("credentials.json, ...") for line in source.report.skipped_lines())

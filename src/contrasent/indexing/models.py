@@ -57,8 +57,7 @@ def find_index_model(index: BaseIndex) -> Path:
             f"{index.folder}: does not record its model; search with --model or encode=, or encode "
             f"it again by 'contrasent index {index.folder} --model MODEL'"
         )
-    there = os.path.exists(name)  # noqa: PTH110 - or in a folder that may not be entered
-    if index.folder is not None and Path(name).is_absolute() and not there:
+    if index.folder is not None and Path(name).is_absolute() and not os.path.exists(name):  # noqa: PTH110
         moved = index.folder.parent / Path(name).name  # with the folder that adapt made
         name = str(moved) if moved.is_dir() else name
     try:
