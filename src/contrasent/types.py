@@ -3,6 +3,7 @@
 ``EncodeFn`` is all that evaluation, search and serving see of a model.
 """
 
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,16 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 def several(given: str | Sequence[str]) -> list[str]:
     """One or several strings, as a list."""
     return [given] if isinstance(given, str) else [*given]
+
+
+def composed(text: str) -> str:
+    """A text in Unicode's composed form, in which names are compared: disks write "ö" in two."""
+    return unicodedata.normalize("NFC", text)
+
+
+def forms_of(text: str) -> list[str]:
+    """A text as it is, composed and decomposed, each once: the forms that a stored one may have."""
+    return [*dict.fromkeys([text, composed(text), unicodedata.normalize("NFD", text)])]
 
 
 def for_task(encode: EncodeFn, task: Task) -> EncodeFn:

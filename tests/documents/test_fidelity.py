@@ -267,6 +267,28 @@ def test_columns_that_are_drawn_row_by_row_are_read_one_after_another(turned):
     assert found == [" ".join(left), " ".join(right), "Drill | 7 euros\nLong ladder | 4 euros"]
 
 
+WRAPPED = ["租用的工具请在七天以", "内还到码头旁边的柜台，", "迟还的每天多付两元。"]
+
+
+def test_lines_of_chinese_and_japanese_are_joined_without_spaces():
+    pytest.importorskip("reportlab")
+    from reportlab.pdfbase import cidfonts, pdfmetrics
+
+    pdfmetrics.registerFont(cidfonts.UnicodeCIDFont("STSong-Light"))
+
+    def draw(canvas):
+        canvas.setFont("STSong-Light", 12)
+        for row, line in enumerate(WRAPPED):
+            canvas.drawString(50, 500 - 14 * row, line)
+
+    assert texts(pdf_read(draw)[0]) == ["".join(WRAPPED)]
+    assert texts(read_markdown("\n".join(WRAPPED))) == ["".join(WRAPPED)]
+    assert texts(read_html("<p>" + "\n  ".join(WRAPPED))[0]) == ["".join(WRAPPED)]
+    # Where words have spaces between them, lines have them too, and so does what stands in a line.
+    for lines in ("한국어는\n띄어", "ตัว\nที่", "船 码头\nand\n船", "port\nboat"):
+        assert texts(read_markdown(lines)) == [lines.replace("\n", " ")]
+
+
 def test_forms_notes_and_last_lines_of_a_pdf_are_read_and_pictures_named():
     image = pytest.importorskip("PIL.Image").new("L", (200, 200), 200)
     from reportlab.lib.utils import ImageReader
@@ -348,10 +370,14 @@ def test_invitations_and_mails_of_a_subject_are_found(tmp_path):
 
 
 def test_of_alternatives_the_plain_text_is_read_unless_it_says_less():
-    for plain, found in (("The order was shipped, says Ann.", "says Ann"), ("See HTML.", "today")):
+    shipped, moved = "The order was shipped to you today.", "我们的作坊下周搬到河边的旧船厂去。"
+    for plain, html, found in (
+        ("The order was shipped, says Ann.", shipped, "says Ann"), ("See HTML.", shipped, "today"),
+        ("请看 HTML 版本。", moved, "河边"), ("作坊下周搬到旧船厂，安娜说。", moved, "安娜"),
+    ):  # fmt: skip
         mail = EmailMessage()
         mail.set_content(plain)
-        mail.add_alternative("<p>The order was shipped to you today.</p>", subtype="html")
+        mail.add_alternative(f"<p>{html}</p>", subtype="html")
         assert found in parse_mail(bytes(mail)).text
 
 
@@ -361,6 +387,7 @@ def test_of_alternatives_the_plain_text_is_read_unless_it_says_less():
 @pytest.mark.parametrize(("front", "title", "text"), [
     ("title: Part 2: the end\nnote: one\n  two\n", "Part 2: the end", None),
     ("steps:\n  - name: Dig\n  - name: Fill\n", "", "steps: name: Dig, name: Fill"),
+    ("about: 作坊的门从早上九点开到晚上六点\n", "", "作坊的门从早上九点开到晚上六点"),
 ])  # fmt: skip
 def test_front_matter_is_yaml(front, title, text):
     found = read_markdown(f"---\n{front}---\n\nBody.\n")

@@ -18,6 +18,7 @@ from contrasent.documents.html import html_text
 from contrasent.documents.markup import without_tags
 from contrasent.documents.sections import one_line
 from contrasent.documents.text_formats import read_calendar
+from contrasent.text.roles import words_in
 
 LONGEST = 50_000_000  # bytes of one mail with its attachments
 LONGEST_HEADER = 2000  # characters
@@ -112,7 +113,7 @@ def _chosen(parts: Sequence[Any]) -> Iterator[Any]:
         [one for one in _parts(part) if one.get_content_type() in TEXTS and not one.get_filename()]
         for part in parts
     ]
-    words = [sum(len(_read(one).split()) for one in some) for some in texts]
+    words = [sum(words_in([_read(one)]) for one in some) for some in texts]
     best = max(range(len(parts)), key=words.__getitem__, default=0)
     for at, some in enumerate(texts):
         rich = any(one.get_content_type() == "text/html" for one in some)

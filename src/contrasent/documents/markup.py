@@ -14,6 +14,7 @@ import yaml
 from contrasent.documents.archives import Reason, Report, Skip
 from contrasent.documents.html import INLINE
 from contrasent.documents.sections import Parsed, SectionBuilder, flat, spelled
+from contrasent.text.roles import words_in
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -48,7 +49,7 @@ def read_markdown(text: str) -> Parsed:
             for key, value in islice(flat(fields).items(), FACTS):
                 if value == fields.get(key):
                     metadata[key] = value
-                    if isinstance(value, str) and len(value.split()) >= PROSE:
+                    if isinstance(value, str) and words_in([value]) >= PROSE:
                         builder.paragraph(value)
                 else:  # it is from within another
                     told = ", ".join(map(str, value)) if isinstance(value, list) else value

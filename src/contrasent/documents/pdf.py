@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contrasent.documents.archives import Reason, Report, Skip
-from contrasent.documents.sections import Parsed, SectionBuilder, proper_title
+from contrasent.documents.sections import WRAPPED, Parsed, SectionBuilder, proper_title
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
@@ -433,5 +433,6 @@ def _joined(lines: Sequence[str], words: Counter[str]) -> str:
             # "well-" and "known" are not "wellknown" where "well-known" is written elsewhere.
             text = text + line if words[last + head] else text[:-1] + line
         else:
-            text = f"{text} {line}" if text else line
+            space = "" if WRAPPED.match(f"{text[-1:]}\n{line[:1]}", 1) or not text else " "
+            text = f"{text}{space}{line}"
     return text

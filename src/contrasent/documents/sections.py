@@ -1,13 +1,13 @@
 """The structure of a document: a title, and text below headings, in order, without keys."""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, time
 from typing import Any
 
 from contrasent.errors import HALF
+from contrasent.types import composed
 
 BELOW = 99  # the level of a section that continues
 PLACES = ("document", "title", "headings", "body", "page", "sections")  # of a passage's metadata
@@ -30,6 +30,9 @@ _MADE = re.compile(  # by programs, not by who wrote the document
     re.VERBOSE | re.IGNORECASE,
 )
 
+_WIDE = r"\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff"
+# A line break within Chinese or Japanese, which stands for no space.
+WRAPPED = re.compile(rf"\n(?<=[{_WIDE}]\n)[ \t]*(?=[{_WIDE}])")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
 
 _KEY = re.compile(
@@ -261,17 +264,15 @@ def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def one_line(text: str) -> str:
-    """Prose without control characters, its white space single spaces."""
-    return " ".join(clean(text).split())
+    """Prose without control characters, its white space single spaces, or none where it wraps."""
+    return " ".join(WRAPPED.sub("", clean(text)).split())
 
 
 def clean(text: str) -> str:
     """Text in Unicode's composed form, without control characters and lone surrogates."""
     if text.isascii() and text.isprintable():
         return text
-    text = text.replace("\u2011", "-")  # a hyphen at which no line breaks
-    if not unicodedata.is_normalized("NFC", text):
-        text = unicodedata.normalize("NFC", text)
+    text = composed(text.replace("\u2011", "-"))  # a hyphen at which no line breaks
     return HALF.sub("", _CONTROL.sub("", text))
 
 
