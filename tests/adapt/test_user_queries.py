@@ -1,6 +1,7 @@
 """Queries that users asked: formats, what is left out and counted, and what goes on."""
 
 import json
+import unicodedata
 
 import pytest
 
@@ -36,6 +37,13 @@ def test_a_document_may_be_named_by_the_path_that_search_shows(tmp_path, monkeyp
     monkeypatch.setattr("os.getcwd", lambda: "/srv/work")
     asked = written(tmp_path / "asked.csv", [("oil", f"{before}notes/page3.md")])
     assert read(asked, root=root) == ([("oil", {3: 1.0})], [])
+
+
+def test_a_document_is_known_by_its_name_in_either_form_of_unicode(tmp_path):
+    forms = [unicodedata.normalize(form, "Räume/Übersicht.md") for form in ("NFC", "NFD")]
+    for typed, stored in (forms, forms[::-1]):
+        asked = written(tmp_path / "asked.csv", [("when is it open", typed)])
+        assert read(asked, documents=["b.md", stored]) == ([("when is it open", {1: 1.0})], [])
 
 
 def test_what_cannot_be_used_yet_is_kept(tmp_path):

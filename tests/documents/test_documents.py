@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import time
+import unicodedata
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from sample_files import PROSE, one
+from sample_files import PROSE, one, zipped
 
 from contrasent.documents.archives import Reason
 from contrasent.documents.folder import Document, DocumentSource, Section
@@ -322,6 +323,28 @@ def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
     once = ("secret", "hidden", "archive within an archive", "repetition only")
     assert counts == {"unsafe name in an archive": 3, **dict.fromkeys(once, 1)}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.zip"]
+
+
+def test_names_of_an_archive_that_a_mac_wrote_are_read_as_utf_8(tmp_path):
+    data = zipped({"K--che/-fen.md": PROSE, "G-rten.md": PROSE})  # without the flag of UTF-8
+    data = data.replace(b"K--che", "Küche".encode()).replace(b"G-rten", "Gärten".encode("cp437"))
+    (tmp_path / "a.zip").write_bytes(data)
+    source = DocumentSource(tmp_path / "a.zip", exclude=["Gär*"])
+    ((name, section),) = ((d.id, d.sections[0]) for d in source)
+    assert name == "a.zip/Küche/-fen.md" and section.paragraphs == (PROSE,)
+
+
+def test_names_match_patterns_in_either_form_of_unicode(tmp_path):
+    composed, apart = (unicodedata.normalize(form, "Persönlich") for form in ("NFC", "NFD"))
+    for folder, typed in ((composed, apart), (apart, composed)):
+        root = tmp_path / str(len(folder))
+        (root / folder).mkdir(parents=True)
+        for name in (f"{folder}/pay.md", f"{folder}.md", "b.md"):
+            (root / name).write_text(PROSE)
+        assert [d.id for d in DocumentSource(root, exclude=[f"{typed}*"])] == ["b.md"]
+        assert [d.id for d in DocumentSource(root, include=[f"{typed}.md"])] == [f"{folder}.md"]
+        (root / ".gitignore").write_text(f"{typed}*\n", "utf-8")
+        assert [d.id for d in DocumentSource(root)] == ["b.md"]
 
 
 @pytest.mark.parametrize("mark", ["![", "[a](", "<![CDATA[", "sk-aaaaaaaaaaaaaaaaaaaa-"])

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from contextlib import suppress
 
 import numpy as np
@@ -73,6 +74,15 @@ def test_table(where, wanted):
     assert sorted(int(hit.id) for hit in hits) == wanted
     (hits,) = index.search(np.ones(9, dtype=np.float32), k=1, where=where)
     assert len(hits) == min(1, len(wanted))
+
+
+def test_names_are_found_in_either_form_of_unicode():
+    forms = [unicodedata.normalize(form, "Persönlich/Übersicht.md") for form in ("NFC", "NFD")]
+    index = build([{"document": name} for name in (*forms, "b.md")])
+    for name in forms:
+        for where in (name, {"$in": [name]}, {"$contains": name[:8]}):
+            assert index.matching({"document": where}).tolist() == [True, True, False]
+        assert index.matching({"document": {"$ne": name}}).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("field", ["a\\b", "a\\", "\\u0041", "é.\\n"])

@@ -1,6 +1,7 @@
 """An index that follows a folder: whose rows go, and whose stay."""
 
 import os
+import unicodedata
 import zipfile
 
 import pytest
@@ -13,6 +14,7 @@ from contrasent.documents.folder import DocumentSource
 from contrasent.documents.worker import FileReader
 from contrasent.errors import OptionError
 from contrasent.indexing.changes import remove_rows
+from contrasent.indexing.contents import list_documents
 from contrasent.indexing.following import compare, document_rows, sync_index
 from contrasent.search.index import Index
 from contrasent.search.opening import create
@@ -58,6 +60,22 @@ def test_only_rows_of_a_document_are_removed_by_its_name(notes, tmp_path):
     assert remove_rows(tmp_path / "table", iter(["issue#1"])) == (1, 4, ())
     assert remove_rows(tmp_path / "table", ["t.xlsx#May", "issue#2"])[:2] == (3, 1)
     assert remove_rows(tmp_path / "table", ["t.xlsx"])[:2] == (1, 0)
+
+
+def test_documents_are_listed_and_removed_by_a_name_in_either_form_of_unicode(tmp_path):
+    forms = [unicodedata.normalize(form, "Übersicht.md") for form in ("NFC", "NFD")]
+    for at, (typed, stored) in enumerate((forms, forms[::-1])):
+        ids, index = [f"{stored}#1", "b.md#1"], tmp_path / str(at)
+        about = [{"document": name} for name in (stored, "b.md")]
+        Index.build(encode, ["It is open.", "Salt."], ids=ids, metadata=about).save(index)
+        assert list_documents(index, f"{typed[:-3]}*") == [{"document": stored, "rows": 1}]
+        assert remove_rows(index, [typed]) == (1, 1, ())
+    both = tmp_path / "both"
+    Index.build(encode, forms, ids=forms).save(both)
+    assert (
+        remove_rows(both, forms[1:]) == (1, 1, ())
+        and [row.id for row in Index.open(both).every()] == forms[:1]
+    )
 
 
 def test_a_file_whose_rows_were_replaced_by_hand_is_read_again(notes):

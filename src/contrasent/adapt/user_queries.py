@@ -12,7 +12,7 @@ from contrasent.errors import InputError
 from contrasent.text.columns import query_roles, spoken
 from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, as_number, brief, open_table
-from contrasent.types import Log
+from contrasent.types import Log, composed
 
 Files = str | Path | Sequence[str | Path] | None
 UserQueries = list[tuple[str, dict[int, float]]]
@@ -42,9 +42,10 @@ def read_user_queries(
     are more queries or other documents. ``earlier``: such a table, which may be of no use now.
     ``root``: the indexed folder, which may stand before the names of documents, as search shows it.
     """
-    places, useless = places_of(documents), []
+    names, useless = [*map(composed, documents)], []
+    places = places_of(names)
     for folder in (root, os.path.relpath(root)) if root else ():
-        places |= {os.path.join(folder, name): n for n, name in enumerate(documents)}  # noqa: PTH118
+        places |= {os.path.join(composed(folder), name): n for n, name in enumerate(names)}  # noqa: PTH118
     by_text = dict[str, tuple[str, dict[int | str, float]]]()
     files = [(path, _rows(path, "gain"), False) for path in (*paths(queries), *paths(earlier))]
     files += [(path, _evaluation_set(path, log), False) for path in paths(collection)]
@@ -92,7 +93,7 @@ def _gather(
     texts, count, what = dict[str, str](), 0, "count" if clicked else "gain"
     for place, query, document, amount in rows:
         count += 1
-        text, name = _text(query), _text(document)
+        text, name = _text(query), composed(_text(document))
         gain = 1.0 if amount is ABSENT or not _text(amount) else as_number(amount)
         if not text or not name:
             problem, value = f"{'document' if text else 'query'} missing", ""

@@ -23,6 +23,7 @@ from pathspec import GitIgnoreSpec
 
 from contrasent.errors import OptionError
 from contrasent.text.sources import open_packed, unpacked_limit
+from contrasent.types import composed
 
 MEMBERS = 100_000  # files in an archive
 LISTING = 16_000_000  # bytes of an archive's list of its files
@@ -163,6 +164,7 @@ class Choice:
 
     def reason(self, name: str, *, folder: bool = False) -> Reason | None:
         """Why a file or a folder of that name within the source is left out, or None."""
+        name = composed(name)
         left = not folder and self._include is not None and not self._include.match_file(name)
         excluded = self._exclude.match_file(name + "/" * folder)
         return Reason.EXCLUDED if excluded or left else None
@@ -189,7 +191,8 @@ Ignored = list[tuple[Path, GitIgnoreSpec]]
 def _is_ignored(path: Path, ignored: Ignored, *, folder: bool) -> bool:
     """True if git ignores a path; the innermost file that names it decides."""
     for above, patterns in reversed(ignored):
-        found = patterns.check_file(path.relative_to(above).as_posix() + "/" * folder).include
+        name = composed(path.relative_to(above).as_posix())
+        found = patterns.check_file(name + "/" * folder).include
         if found is not None:
             return found
     return False
@@ -198,7 +201,7 @@ def _is_ignored(path: Path, ignored: Ignored, *, folder: bool) -> bool:
 def _patterns(lines: Sequence[str], option: str = "") -> GitIgnoreSpec:
     """Patterns of a file, whose faulty lines git passes over, or of an option."""
     good = list[str]()
-    for line in lines:
+    for line in map(composed, lines):
         try:
             GitIgnoreSpec.from_lines([line])
             good.append(line)
@@ -330,12 +333,19 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     modified = path.stat().st_mtime_ns
     # If two files have one name, only the last can be read.
     for _, info in sorted({info.filename: info for info in listed if not info.is_dir()}.items()):
-        whole = f"{name}/{_shown(info.filename)}"
+        whole = f"{name}/{_shown(_named(info))}"
         suffix = PurePosixPath(info.filename).suffix.lower()
         if reason := _reason_in_archive(info, suffix):
             skip(reason, whole)
         else:
             yield Entry(whole, suffix, info.file_size, str(path), modified, info.filename, info.CRC)
+
+
+def _named(info: zipfile.ZipInfo) -> str:
+    """The name of a file in an archive; macOS writes UTF-8 without the flag that says so."""
+    with suppress(UnicodeError):
+        return info.filename if info.flag_bits & 0x800 else info.filename.encode("cp437").decode()
+    return info.filename
 
 
 def _reason_in_archive(info: zipfile.ZipInfo, suffix: str) -> Reason | None:

@@ -25,7 +25,7 @@ from contrasent.search.opening import open_index, open_writer, reembed, resolve_
 from contrasent.search.records import ALL, Records, TableColumns, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row
 from contrasent.search.writer import Writer
-from contrasent.types import several
+from contrasent.types import forms_of, several
 
 
 def change_model(
@@ -185,13 +185,18 @@ def _is_part(row: Row, name: str, files: Container[str]) -> bool:
 def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> RemoveResult:
     """Remove rows, and note their files for the next synchronization."""
     numbers, files = set[int](), writer.store.files()
-    for name, row in zip(names, writer.store.numbers_of(names).tolist(), strict=True):
+
+    def called(name: str) -> list[int]:
+        (row,) = writer.store.numbers_of([name]).tolist()
         parts = (one.row for one in writer.store.rows_of(name) if _is_part(one, name, files))
-        of_document = [*parts] if row < 0 else [row]
-        if not of_document:
+        return [*parts] if row < 0 else [row]
+
+    for name in names:
+        found = next(filter(None, map(called, forms_of(name))), None)
+        if found is None:
             problem = "is neither a row nor a document of the index"
             raise OptionError("ids", name, problem, choices=list(files))
-        numbers.update(of_document)
+        numbers.update(found)
     if where is not None:
         numbers.update(np.flatnonzero(writer.store.filtered(check_where(where))).tolist())
     rows = writer.store.rows(sorted(numbers))

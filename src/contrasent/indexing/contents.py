@@ -21,7 +21,7 @@ from contrasent.search.folder import CHECKSUM, DATABASE
 from contrasent.search.index import Index
 from contrasent.search.learned import HAS_LEARNED_TABLE
 from contrasent.search.ranking import Ranker
-from contrasent.types import Numbers
+from contrasent.types import Numbers, composed
 
 LABELED = 2000  # documents whose language is checked
 MOST = 100_000  # files that are listed where the documents were
@@ -35,7 +35,7 @@ def list_documents(index: str | Path, pattern: str = "*") -> list[dict[str, Any]
     return [
         {"document": name, "rows": len(documents.rows_of(name))}
         for name in sorted(documents.numbers)
-        if fnmatchcase(name.casefold(), pattern.casefold())
+        if fnmatchcase(composed(name.casefold()), composed(pattern.casefold()))
     ]
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import OptionError, UserError
+from contrasent.types import forms_of
 
 Where = dict[str, Any]
 
@@ -263,10 +264,11 @@ def _test(place: str, op: str, want: Any, values: _Values) -> str:
     if op in _MISSING:
         return f"not ({_test(place, _MISSING[op], want, values)})"
     if op == "$contains":
-        part = values.add(want if isinstance(want, str) else None)
+        parts = [values.add(form) for form in _forms(want) if isinstance(form, str)]
+        part = " or ".join(f"instr({have}, {part})" for part in parts) or "0"
         inside = _one_of("metadata, json_each.fullkey", [want], values)
         return (
-            f"({kind} = 'text' and instr({have}, {part}) > 0) is true or {kind} is 'array' and "
+            f"({kind} = 'text' and ({part})) is true or {kind} is 'array' and "
             f"exists (select 1 from json_each({place}) where {inside})"
         )
     if op in _ORDER:
@@ -281,7 +283,7 @@ def _test(place: str, op: str, want: Any, values: _Values) -> str:
 def _one_of(place: str, wanted: Sequence[Any], values: _Values) -> str:
     """True if a value equals one of several, as JSON."""
     parts, by_kind = [], dict[str, list[str]]()
-    for want in wanted:
+    for want in chain.from_iterable(map(_forms, wanted)):
         kinds, value = _stored(want)
         by_kind.setdefault(kinds, []).extend([] if value is None else [values.add(value)])
     for kinds, names in by_kind.items():
@@ -289,6 +291,11 @@ def _one_of(place: str, wanted: Sequence[Any], values: _Values) -> str:
         same += f" and json_extract({place}) in ({', '.join(names)})" if names else ""
         parts.append(f"({same}) is true")
     return _sql_join("or", parts) if parts else "0"
+
+
+def _forms(want: Any) -> list[Any]:
+    """A value in the forms that it may be stored in: the names of files have that of their disk."""
+    return forms_of(want) if isinstance(want, str) else [want]
 
 
 def _stored(want: Any) -> tuple[str, Any]:
