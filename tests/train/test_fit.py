@@ -184,6 +184,20 @@ def test_a_sentence_that_meets_itself_is_told(
     assert len(told) == bool(said) and all(re.search(said, line) for line in told)
 
 
+@pytest.mark.parametrize(("view", "spaces", "said"), [
+    ("delete_words", False, "the view DeleteWords leaves 24 of 24 texts as they are"),
+    ("crop", False, "the view Crop leaves 24 of 24 texts as they are"),
+    ("delete_words", True, ""), ("repeat_tokens", False, ""),
+])  # fmt: skip
+def test_a_view_that_changes_nothing_is_told(bert, tmp_path, caplog, view, spaces, said):
+    texts = [(" " * spaces).join("今天船只在码头出海一共十") + f"{n}" for n in range(24)]
+    given = FEW | {"max_steps": 1, "view": view}
+    how = {"base": bert, "evaluate": "none", "output_dir": tmp_path / "m"}
+    fit("simcse", texts, given, **how)
+    told = [line for line in caplog.messages if "as they are" in line]
+    assert len(told) == bool(said) and all(said in line for line in told)
+
+
 def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path):
     learner, _ = start(head="tanh")
     fresh, _ = start(folder="again", head="tanh", max_steps=1, learning_rate=1e-12)

@@ -4,6 +4,7 @@ import logging
 import math
 from collections import defaultdict
 from dataclasses import replace
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 
 LENGTH = Settings().max_seq_length
 BLOCK = 8192  # rows whose tokens a pooler counts at once
+SEEN, ALIKE = 100, 0.95  # texts that a view is tried on; their share that it may leave as they are
 COMPARED = 4_000_000  # rows up to which it is counted how many are read alike
 MARGIN = 0.95
 """The most cosine of a hard negative as a share of the positive's: nearer ones may be right."""
@@ -206,7 +208,7 @@ def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
 
 
 def warn_of_views(batches: Collator, objective: Objective, settings: Settings, total: int) -> None:
-    """Warn where a sentence is its own negative, or a positive that equals it."""
+    """Warn where a sentence is its own negative, or a positive that equals it, or no view of it."""
     rows, most = len(batches.plan.rows), len(batches.plan.rows) - batches.plan.batch_size
     queue, contrast = objective.queue, objective.contrast
     if queue is not None and queue.size > most and total > batches.plan.steps_per_epoch:
@@ -219,6 +221,18 @@ def warn_of_views(batches: Collator, objective: Objective, settings: Settings, t
     noisy = settings.dropout or settings.attention_dropout
     if plain and contrast is not None and contrast.positives == "noisy" and not noisy:
         log.warning("without dropout both views of a sentence are identical; raise dropout")
+    # One draw of each view of words, of a few rows.
+    width, some = batches.cache.width, batches.plan.rows[:SEEN].tolist()
+    for at, view in enumerate(objective.views):
+        if view.level == "word":
+            texts = [batches.cache.text(at if width > 1 else 0, row) for row in some]
+            made = view.many(texts, [*map(np.random.default_rng, range(len(texts)))])
+            if (same := sum(map(eq, texts, made))) > ALIKE * len(texts):
+                log.warning(
+                    "the view %s leaves %d of %d texts as they are; text without spaces is one "
+                    "word, for which --set view=repeat_tokens is meant",
+                    type(view).__name__, same, len(texts),
+                )  # fmt: skip
 
 
 def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> int:
