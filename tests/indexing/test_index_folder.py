@@ -55,6 +55,32 @@ def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, sou
     assert made.model == str(models / "mean")
 
 
+@pytest.mark.parametrize("form", ["documents", "lines"])
+@pytest.mark.parametrize("first", ["arabic", "english"])
+def test_the_language_is_that_of_all_texts_and_not_of_the_first(
+    models, tmp_path, monkeypatch, form, first
+):
+    monkeypatch.setattr("contrasent.search.words.SAMPLE", 10)
+    texts = {
+        "arabic": [f"إصلاح السقف يكلف الكثير من المال {n}" for n in range(30)],
+        "english": [
+            f"The repair of the roof costs a lot, and it takes {n} weeks" for n in range(50)
+        ],
+    }
+    for name, lines in sorted(texts.items(), key=lambda item: item[0] != first):
+        if form == "lines":
+            with (tmp_path / "notes.txt").open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+        else:
+            (tmp_path / "notes" / str(name != first)).mkdir(parents=True)
+            table = tmp_path / "notes" / str(name != first) / "rows.csv"
+            table.write_text("\n".join(["text", *lines]), "utf-8")
+    source = tmp_path / ("notes.txt" if form == "lines" else "notes")
+    index = index_folder(source, tmp_path / "i", model=models / "mean").index
+    assert len(index) == 80 and index.facts.language == "english"
+    assert index.count_rows(["repair", "cost", "costs"]) == {"repair": 50, "cost": 50}
+
+
 def test_an_index_follows_its_documents_from_python(notes, models, tmp_path):
     index_folder(notes, tmp_path / "i", model=models / "mean")
     assert str(sync_index(tmp_path / "i")) == "0 added, 0 changed, 0 deleted, 3 unchanged"

@@ -50,6 +50,12 @@ def test_an_english_vocabulary_knows_english_alone(english):
     assert [name for name in TEXTS if fit([TEXTS[name]], english).known] == [*ENGLISH]
 
 
+def test_an_unknown_token_counts_with_all_letters_that_it_stands_for(english, shared):
+    kana = "このこうぐはカウンターでかりられます。レンタルのりょうきんはいちにちごひゃくえんです。"
+    assert fit([kana], english).unknown > 0.5 and not fit([kana], english).known
+    assert fit([kana], shared).known
+
+
 @pytest.mark.slow
 def test_the_base_is_chosen_by_the_language(english, shared):
     bases = {MINILM: lambda: english, pretrained.E5: lambda: shared}
@@ -128,6 +134,24 @@ def test_no_word_of_removed_rows_is_proposed(english):
     assert index.count_rows(["zyxwolski", "drill", "saw"]) == {"drill": 8}
 
 
+@pytest.mark.parametrize(("texts", "query", "searched"), [
+    # Letters that no stop word of the language has: p and ß in German, ç in French, ф in Russian.
+    (["Die Überprüfung der Körperpflege"], "Überrüfung Körperflege", "Überprüfung Körperpflege"),
+    (["Die Fahrt mit der Straßenbahn"], "Straenbahn", "Straßenbahn"),
+    (["Le garçon est dans la salle avec un gâteau"], "garcon gateau", "garçon gâteau"),
+    (["La montaña del niño que es de los años"], "la montana", "la montaña"),
+    (["Ей было не до них, и она ждала, как офицер"], "офиер", "офицер"),
+    (["Son of the house and it is mended"], "hoüse", "house"),
+    # A letter more or less before another one: rows hold stems, not words.
+    (["Die Überprüfung der Nutzungsänderung"], "Überprüfng", "Überprüfung"),
+    (["The kayaks and the kayak of the crew"], "kayakss", "kayaks"),
+])  # fmt: skip
+def test_typing_errors_are_repaired_in_the_letters_of_a_language(texts, query, searched):
+    encode = lambda texts: np.ones((len(texts), 2), np.float32)  # noqa: E731
+    index = Index.build(encode, texts * 2)
+    assert index.repaired([query], lambda word: False) == [searched]
+
+
 def test_only_so_many_words_of_a_call_are_repaired(handbook, english):
     speller = Speller(handbook.analyzer, handbook.count_rows, english.knows, left=2)
     queries = ["brokem drill", "boken drilll", "brokn", "a drill"]
@@ -161,6 +185,11 @@ def test_a_query_in_another_language_weighs_words_less(handbook):
     both = Index.build(encode, texts)
     assert both.facts.language == "english"
     assert both.ranker_for("Wer zahlt für den Bohrer?", ranker) is ranker
+    # Rows lack the stop words that both languages have.
+    texts = ["Who was it, and in what house?"] * 6 + ["Was kostet er? Sie war in der Stadt."] * 5
+    both = Index.build(encode, texts)
+    assert both.facts.language == "english"
+    assert both.ranker_for("Was kostet er in der Stadt?", ranker) is ranker
 
 
 def test_installed_bases(without, multilingual_base):

@@ -137,6 +137,13 @@ def test_threshold_model_and_limits(both):
     assert index.search("x", encode=encode, where={"lang": 'en" or "1" == "1'}) == [[]]
 
 
+def test_queries_are_searched_as_they_are_typed(both):
+    """It is not known which words its rows hold."""
+    milvus, _ = both
+    for query in ("the harbuor", "abuot the sea"):
+        assert milvus.repaired([query], lambda word: False) == [query]
+
+
 def test_changes_are_those_of_a_writer(tmp_path):
     extra = [{"n": n} if n % 2 else None for n in range(20)]
     index = build(

@@ -24,6 +24,7 @@ from contrasent.search.opening import create
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import ALL, EncodedRecords, IndexRow, Records, TableColumns
 from contrasent.search.store import Facts
+from contrasent.search.words import language_of
 from contrasent.text.sources import find, form_of
 from contrasent.types import Log, several
 
@@ -75,7 +76,8 @@ def read_input(
     if isinstance(source, Records):
         texts = (text for text, *_ in source)
     opening: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
-    base = open_base(texts, model, firsts=firsts, log=log, batch_size=batch_size, **opening)
+    sample = sampled(texts, SAMPLE)
+    base = open_base(sample, model, firsts=firsts, log=log, batch_size=batch_size, **opening)
     encode, encoder = base.encode, base.encode.encoder
     weight = base.bm25_weight if bm25_weight is None else bm25_weight
     notes = base.remarks if bm25_weight is None else ()
@@ -83,6 +85,7 @@ def read_input(
         model=encoder.identity,
         source=absolute_name(base.name),
         metric=metric or encoder.prompts.similarity,
+        language=language_of(sample) if sample else "",
         ranker=Ranker(weight).to_json(),
         settings=opening | dict(settings or {}),
     )
@@ -92,6 +95,7 @@ def read_input(
     rows = document_rows(documents, source.files, encoder.count_tokens, encoder.max_seq_length)
     if not rows:
         raise InputError(str(source), "contains no text")
+    facts = replace(facts, language=language_of([text for text, *_ in rows]))
     if source.origin is not None:
         facts = replace(facts, origin=source.origin.to_json())
     notes = (*notes, *source.report.column_lines(), *source.report.skipped_lines())

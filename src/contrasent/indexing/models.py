@@ -37,7 +37,7 @@ RUN = 24  # characters of a word, or of a run in a script without spaces, that a
 PIECES = 1.45  # tokens per word beyond which the language is not the vocabulary's
 SHARED = 100_000  # tokens from which a vocabulary is shared by many languages, and cuts all of them
 SHARED_PIECES = 3.0
-UNKNOWN = 0.05  # share of unknown tokens beyond which it is not
+UNKNOWN = 0.05  # share of unknown words beyond which it is not
 CLEAR = 1.35  # tokens per word up to which no other base is tried
 BETTER = 1.1  # times the tokens of another base beyond which that one knows the language better
 _SCRIPTS = {"cjk": "chinese", "hiragana": "japanese", "katakana": "japanese", "hangul": "korean"}
@@ -265,19 +265,17 @@ def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
             run = match[0]
             runs.update(run[at : at + RUN] for at in range(0, len(run), RUN))
     counts = np.fromiter(runs.values(), np.int64, len(runs))
-    count = int(sum(times * len(words(run)) for run, times in runs.items()))
-    if not count:
+    counted = counts * np.fromiter((len(words(run)) for run in runs), np.int64, len(runs))
+    if not (count := int(counted.sum())):
         return Fit(1.0, True)
     # One by one, since a model may read only a few tokens.
     tokens, _ = tokenizer(list(runs))
     before, after = tokenizer.frame
-    total = int(((tokens.lengths - len(before) - len(after)) * counts).sum())
-    unknown = 0
-    if tokenizer.specials.unknown is not None:
-        marks = (tokens.ids == tokenizer.specials.unknown).astype(np.int64)
-        marks = np.add.reduceat(marks, tokens.offsets[:-1])
-        unknown = int((marks * counts).sum())
-    pieces, share = total / count, unknown / max(1, total)
+    inside = tokens.lengths - len(before) - len(after)
+    # An unknown token may stand for many letters: it is the words of its run that are unknown.
+    marks = np.add.reduceat(tokens.ids == tokenizer.specials.unknown, tokens.offsets[:-1])
+    share = float((counted * (marks / np.maximum(1, inside))).sum() / count)
+    pieces = int((inside * counts).sum()) / count
     few = pieces <= PIECES or (pieces <= SHARED_PIECES and tokenizer.size >= SHARED)
     return Fit(pieces, few and share <= UNKNOWN, share)
 

@@ -252,10 +252,6 @@ class BaseIndex(ABC):
         given = self.encode if vectors is None else vectors
         return self.write_rows(NewRows(texts, given, ids, metadata, model), replace=True)
 
-    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """How many rows hold each of the terms that occur; empty where that is not known."""
-        return {}
-
     def count_documents(self, where: Where | None) -> float:
         """How many documents have rows that match, or more where that is not known."""
         return math.inf
@@ -320,8 +316,11 @@ class BaseIndex(ABC):
         return Analyzer(self.facts.language or "none")
 
     def repaired(self, queries: Sequence[str], knows: Callable[[str], bool]) -> list[str]:
-        """Queries without typing errors; ``knows``: whether a word is a token of the model."""
-        return [*map(Speller(self.analyzer, self.count_rows, knows), queries)]
+        """Queries without typing errors, if it is known which words the rows hold.
+
+        ``knows``: whether a word is a token of the model.
+        """
+        return [*queries]
 
     def query_vectors(
         self,
@@ -643,6 +642,10 @@ class Index(BaseIndex):
             counts = {term: len(self.bm25.posting(term)[0]) for term in counts}
         return {term: count for term, count in counts.items() if count}
 
+    def repaired(self, queries: Sequence[str], knows: Callable[[str], bool]) -> list[str]:
+        """Queries without typing errors; ``knows``: whether a word is a token of the model."""
+        return [*map(Speller(self.analyzer, self.count_rows, knows), queries)]
+
     def refreshed(self) -> Self:
         """The newest snapshot of the folder; the same object if nothing was written since."""
         newest = self.store.refreshed()
@@ -781,10 +784,10 @@ class Index(BaseIndex):
     def ranker_for(self, text: str, ranker: Ranker) -> Ranker:
         """The ranker for a query: BM25 weighs less where it is in another language."""
         if ranker.uses_bm25 and (stop := foreign_stop_words(text, self.facts.language)):
-            # Texts in several languages hold the query's stop words.
+            # Texts in several languages hold the query's stop words, except those of their own.
             terms = {term for word in stop for term in self.analyzer(word)}
             counts = self.count_rows([*terms]).values() if terms else ()
-            if 2 * sum(rows > SPOKEN * len(self) for rows in counts) <= len(stop):
+            if 2 * sum(rows > SPOKEN * len(self) for rows in counts) <= len(terms):
                 return replace(ranker, bm25_weight=FOREIGN_SHARE * ranker.bm25_weight)
         return ranker
 

@@ -96,7 +96,8 @@ class MilvusIndex(BaseIndex):
                     (vector,) = check_rows(facts, place, NewRows(texts[:1], given))
                     with writing(place):
                         place.mkdir(parents=True, exist_ok=True)
-                    facts = replace(facts, dimension=len(vector), language=language_of(texts))
+                    language = facts.language or language_of(texts)
+                    facts = replace(facts, dimension=len(vector), language=language)
                     index = cls(place, facts)
                     index._begin()
                 there = index._stored(names, "text")

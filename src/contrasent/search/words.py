@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from contrasent.errors import OptionError
 from contrasent.progress import check_deadline
 from contrasent.search.ranking import Floats
-from contrasent.types import Mask
+from contrasent.types import Mask, composed
 
 K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and how much length does
 NAME = 0.3  # weight of a word in a file's name that texts have too
 PART = 0.2  # weight of the parts of a joined number that is found whole
-SAMPLE = 2000  # texts that the language is detected from
+SAMPLE = 2000  # texts at most, from all parts of an index, that the language is detected from
 RECOGNIZED = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
 
@@ -38,6 +38,12 @@ WORDS = 8  # unknown words beyond which a query is left alone
 REPAIRED = 1024  # words of all queries of a call; each takes a millisecond or two
 MOST_TIMES = 65535  # most times that a term counts in a row
 FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
+
+ALPHABETS = (
+    "abcdefghijklmnopqrstuvwxyz", "ßàáâãäåæçèéêëìíîïñòóôõöøùúûüýœ",
+    "абвгдежзийклмнопрстуфхцчшщъыьэюяё",
+)  # fmt: skip
+"""Letters that a word may lack: all of those in which stop words of its language have some."""
 
 STOP_WORDS = {
     language: frozenset(listed.split())
@@ -131,9 +137,10 @@ def _is_name(word: str, text: str, start: int, end: int) -> bool:
     return not f"{before}{word}{after}".isupper() or len(f"{before} {after}".split()) < 2
 
 
-def language_of(texts: Iterable[str]) -> str:
+def language_of(texts: Sequence[str]) -> str:
     """The language of texts by the share of its stop words among their words; "none" if unclear."""
-    counts = Counter(word for text in islice(texts, SAMPLE) for word in words(text))
+    step = -(-len(texts) // SAMPLE) or 1  # the first ones alone may be of another language
+    counts = Counter(word for text in texts[::step] for word in words(text))
     known = {name: sum(counts[word] for word in stop) for name, stop in STOP_WORDS.items()}
     best = max(known, key=lambda name: known[name])
     return best if known[best] >= RECOGNIZED * (counts.total() or 1) else "none"
@@ -186,7 +193,10 @@ class Analyzer:
 
     def __call__(self, text: str) -> list[str]:
         """The terms of a text, in order."""
-        terms = words(text, self.stop)
+        return self.stems(words(text, self.stop))
+
+    def stems(self, terms: list[str]) -> list[str]:
+        """The terms of case-folded words."""
         terms = terms if self._stemmer is None else list(self._stemmer.stemWords(terms))
         # In Turkish a capital I is one without a dot, or, in foreign names, one with it.
         return [t.replace("ı", "i") for t in terms] if self.language == "turkish" else terms
@@ -312,8 +322,7 @@ class Speller:
         stop = self.analyzer.stop
         if not stop:
             return query
-        original, query = query, unicodedata.normalize("NFC", query)
-        alphabet = {letter for word in stop for letter in word if letter.isalpha()}
+        original, query = query, composed(query)
         shouted = query.isupper() and len(query.split()) > 1
         doubtful = (
             match.span()
@@ -327,8 +336,7 @@ class Speller:
         before = query
         for start, end in reversed(places):
             word = query[start:end]
-            letters = alphabet | (set("abcdefghijklmnopqrstuvwxyz") if word.isascii() else set())
-            if better := self._best(word.lower(), "".join(sorted(letters))):
+            if better := self._best(_DIACRITICS.sub("", word.lower())):
                 styled = better.upper() if word.isupper() else better
                 styled = styled.capitalize() if word.istitle() else styled
                 query = query[:start] + styled + query[end:]
@@ -346,29 +354,36 @@ class Speller:
             and not self.count_rows([f(t) for t in self.analyzer(plain) for f in (str, in_name)])
         )
 
-    def _best(self, word: str, alphabet: str) -> str:
+    def _best(self, word: str) -> str:
         """The likeliest word one edit away, or ""."""
-        stop = STOP_WORDS[self.analyzer.language]
-        near = {one: next(iter(self.analyzer(one)), "") for one in edits(word, alphabet)}
-        rows = self.count_rows([*{*near.values()} - {""}])
+        stop = self.analyzer.stop
+        letters = {letter for one in (word, *stop) for letter in one if letter.isalpha()}
+        letters.update(*(some for some in ALPHABETS if letters & {*some}))
+        near = edits(word, letters)
+        stems = self.analyzer.stems([*map(str.casefold, near)])
+        rows = self.count_rows([*{*stems}])
         often = {
             one: rows[term]
-            for one, term in near.items()
-            if term in rows and (rows[term] >= ROWS or self.knows(one))
+            for one, term in zip(near, stems, strict=True)
+            if term in rows and one not in stop and (rows[term] >= ROWS or self.knows(one))
         }
-        # Whole tokens first, then the most rows, then the alphabet. A stop word, which no row
-        # holds, is the last resort.
-        best = min(often, key=lambda one: (not self.knows(one), -often[one], one), default="")
-        return best or min(stop & near.keys(), default="")
+        # Whole tokens first, then the most rows, then letters that changed places, one that is
+        # missing, one too many: rows hold stems, whose endings with another letter are often no
+        # words. A stop word, which no row holds, is the last resort.
+
+        def rank(one: str) -> tuple[Any, ...]:
+            edit = sorted(one) != sorted(word), len(one) == len(word), -len(one)
+            return not self.knows(one), -often[one], *edit, one
+
+        best = min(often, key=rank, default="")
+        return best or min(stop & near, default="")
 
 
-def edits(word: str, alphabet: str) -> Iterator[str]:
-    """Strings one edit away with the same first letter."""
+def edits(word: str, alphabet: Iterable[str]) -> set[str]:
+    """A word and all strings one edit away with the same first letter."""
+    found, letters = set[str](), ("", *alphabet)
     for cut in range(1, len(word) + 1):
         head, tail = word[:cut], word[cut:]
-        yield from (head + letter + tail for letter in alphabet)
-        if tail:
-            yield head + tail[1:]
-            yield from (head + letter + tail[1:] for letter in alphabet if letter != tail[0])
-        if len(tail) > 1 and tail[0] != tail[1]:
-            yield head + tail[1] + tail[0] + tail[2:]
+        found |= {head + letter + rest for letter in letters for rest in (tail, tail[1:])}
+        found.add(head + tail[1:2] + tail[:1] + tail[2:])
+    return found
