@@ -35,7 +35,7 @@ RECOGNIZED = 0.1
 SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
 ROWS = 2  # rows that a replacement must occur in, unless it is a whole token
 WORDS = 8  # unknown words beyond which a query is left alone
-REPAIRED = 1024  # words of all queries of a call; each takes a millisecond or two
+REPAIRED = 1024  # words of all queries of a call; each takes a few milliseconds
 MOST_TIMES = 65535  # most times that a term counts in a row
 FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
 
@@ -43,7 +43,7 @@ ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz", "ßàáâãäåæçèéêëìíîïñòóôõöøùúûüýœ",
     "абвгдежзийклмнопрстуфхцчшщъыьэюяё",
 )  # fmt: skip
-"""Letters that a word may lack: all of those in which stop words of its language have some."""
+"""Letters of repairs: of those alphabets that the word or stop words of its language are in."""
 
 STOP_WORDS = {
     language: frozenset(listed.split())
@@ -367,16 +367,16 @@ class Speller:
             for one, term in zip(near, stems, strict=True)
             if term in rows and one not in stop and (rows[term] >= ROWS or self.knows(one))
         }
-        # Whole tokens first, then the most rows, then letters that changed places, one that is
-        # missing, one too many: rows hold stems, whose endings with another letter are often no
-        # words. A stop word, which no row holds, is the last resort.
 
         def rank(one: str) -> tuple[Any, ...]:
+            # Whole tokens first, then the most rows, then letters that changed places, one that is
+            # missing, one too many: rows hold stems, and endings with another letter are often no
+            # words.
             edit = sorted(one) != sorted(word), len(one) == len(word), -len(one)
             return not self.knows(one), -often[one], *edit, one
 
-        best = min(often, key=rank, default="")
-        return best or min(stop & near, default="")
+        # A stop word, which no row holds, is the last resort.
+        return min(often, key=rank, default="") or min(stop & near, default="")
 
 
 def edits(word: str, alphabet: Iterable[str]) -> set[str]:
