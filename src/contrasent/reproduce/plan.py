@@ -33,10 +33,10 @@ from contrasent.reproduce.tables import (
     resolve_row,
 )
 
-NUMBERS = {"train": 2, "measure": 2}
+NUMBERS = {"train": 2, "measure": 2, "terms": 3}
 """Versions of the code, raised whenever the same work gives other numbers than before, so that
-older results are not taken for today's. A digest of the source would throw away hours of work for
-every comment, so it is only recorded."""
+older results are not taken for today's; a kind of measure may have its own. A digest of the source
+would throw away hours of work for every comment, so it is only recorded."""
 
 INDIFFERENT = ("save_steps", "eval_size")  # settings that do not affect numbers
 OF_EVALUATION = ("eval_steps", "early_stopping_patience")  # those of a run that is evaluated
@@ -275,7 +275,7 @@ class Planner:
                 built = self._corpus(fit.corpus, count, seed if row.fresh_samples else 0)
                 about["corpus"], text = built.digest, built.path
         parts = {
-            "version": NUMBERS["measure"],
+            "version": NUMBERS.get(kind, NUMBERS["measure"]),
             "model": job.key,
             "kind": kind,
             "options": options,
