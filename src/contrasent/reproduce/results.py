@@ -107,8 +107,12 @@ class ItemResults:
         record = next(iter(self.units[place].values()))
         if "corpus" not in record:
             return None
-        settings = (record["settings"].get(name) for name in ORDER)
-        return json.dumps([record["corpus"]["digest"], record["corpus"]["documents"], *settings])
+        settings = [record["settings"].get(name) for name in ORDER]
+        # Rows without a following sentence are left out of a run that reads it.
+        chosen = record.get("parameters", {})
+        follows = chosen.get("view") == "next_sentence" or chosen.get("target", "same") != "same"
+        corpus = record["corpus"]
+        return json.dumps([corpus["digest"], corpus["documents"], follows, *settings])
 
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
