@@ -518,7 +518,7 @@ def test_of_a_paper_only_what_is_stored_is_reported(call):
 
 def test_the_list_needs_no_torch():
     code = "import sys; from contrasent.cli.reproduce import reproduce as run; "
-    code += "run(listing=True, quiet=True); sys.exit('torch' in sys.modules)"
+    code += "run(context=None, listing=True, quiet=True); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert done.returncode == 0, done.stderr
     found = re.findall(r"^  (\w+:\w+) ", done.stdout.decode(), re.MULTILINE)
