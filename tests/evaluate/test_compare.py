@@ -61,7 +61,7 @@ def test_one_run_an_arm_is_about_two_models_or_widened_for_the_methods():
     assert found.difference == pytest.approx(found.after - found.before)
     assert 0 < found.item_low < found.difference < found.item_high
     assert found.runs == (1, 1)
-    assert found.seed_p is found.deviation is None
+    assert found.deviation is None
     assert found.seed_sd == SEED_SD / 100
     # Both sources add up as squares: two runs with the assumed standard deviation.
     half = np.sqrt(((found.item_high - found.item_low) / 2) ** 2 + 2 * (1.96 * 0.012) ** 2)
@@ -80,7 +80,7 @@ def test_the_mean_of_seven_is_compared_as_well():
     assert found[-1].difference == pytest.approx(np.mean([c.difference for c in found[:-1]]))
     assert found[-1].deviation > 0
     assert found[-1].item_high - found[-1].item_low < found[0].item_high - found[0].item_low
-    assert "over seeds" in found[-1].line()
+    assert "sd over seeds " in found[-1].line()
     assert len(compare_sts([model(1, 1)], [model(1, 2)], tasks=("STSB",))) == 1
 
 
@@ -102,7 +102,7 @@ def test_reports_without_items_are_compared_over_seeds():
     assert found.difference == pytest.approx(0.1)
     # Student's t with 4 degrees of freedom (tables), standard error 0.01 * sqrt(2/3).
     assert found.high - found.low == pytest.approx(2 * 2.776445 * 0.01 * np.sqrt(2 / 3))
-    assert found.seed_p == pytest.approx(0.1)
+    assert found.deviation == pytest.approx(0.01)
     assert found.item_low is found.item_p is found.seed_sd is None
     assert found.verdict == "B is higher"
     for arms, message in (
@@ -147,7 +147,7 @@ def test_what_runs_share_is_counted_once():
 def test_the_page_shows_what_is_printed():
     page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
     found = MethodComparison(
-        "STSB", "spearman", 0.3393, 0.3508, 0.0115, -0.0061, 0.0291, 0.1167, (3, 3), 0.1, 0.0059,
+        "STSB", "spearman", 0.3393, 0.3508, 0.0115, -0.0061, 0.0291, 0.1167, (3, 3), 0.0059,
         1379, "test", "all",
     )  # fmt: skip
     assert found.line() in page

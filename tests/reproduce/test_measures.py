@@ -277,17 +277,21 @@ def test_the_development_set_that_chose_a_step():
 
 
 def test_the_terms_of_a_run_and_their_ratio_to_the_contrast():
-    log = [{"step": i, "loss": 1.0, "contrast": 4.0 / i, "difference": 8.0} for i in (1, 2, 4, 8)]
+    # The first ten steps are logged, then every tenth, and the last.
+    steps = [*range(1, 11), 11, 21, 31, 41, 51, 61, 71, 80]
+    log = [{"step": i, "loss": 1.0, "contrast": 16.0 / i, "difference": 8.0} for i in steps]
     kept = run._late_terms(
-        [*log, {"step": 8, "evaluation": []}], {"contrast": 1.0, "difference": 9}
+        [*log, {"step": 80, "evaluation": []}], {"contrast": 1.0, "difference": 9}
     )
-    assert kept == {"contrast": 0.75, "difference": 8.0}
-    found = MEASURES["terms"].run({"terms": kept, "steps": 8})
+    mean = sum(16.0 / i for i in (41, 51, 61, 71, 80)) / 5
+    assert kept == {"contrast": pytest.approx(mean), "difference": 8.0}
+    kept["contrast"] = 0.75
+    found = MEASURES["terms"].run({"late_terms": kept, "steps": 8})
     rows = {(row.task, row.metric): row.value for row in found}
     ratio = ("difference", "to_contrast")
     assert rows == {("contrast", "loss"): 0.75, ("difference", "loss"): 8.0, ratio: 8.0 / 0.75}
-    with pytest.raises(DataError, match="run it again"):
-        MEASURES["terms"].run({"steps": 8})
+    with pytest.raises(DataError, match="has no terms by name"):
+        MEASURES["terms"].run({"late_terms": {}, "steps": 8})
 
 
 def test_lexical_overlap_counts_each_word_as_often_as_both_have_it(folder):

@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 
 from contrasent.cli.options import parse_budget
+from contrasent.engine import registry
 from contrasent.engine.registry import parameters
 from contrasent.errors import OptionError
-from contrasent.reproduce import corpora, tables
+from contrasent.reproduce import corpora
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import Planner
 from contrasent.reproduce.results import book
@@ -19,6 +20,34 @@ from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
 
 OWN = ItemFolder()
+METHOD = """
+from contrasent import engine
+
+class Mine(engine.Objective):
+    def __init__(self, encoder, *, temperature: float = 0.05, teacher: engine.GuideFolder = None):
+        super().__init__(encoder)
+        self.use_contrast(1.0, temperature=temperature)
+"""
+ITEM = """
+title = "Methods of one's own"
+source = "our own"
+about = "An item for tests."
+cost = "light"
+evaluations.speed = { kind = "speed" }
+columns.speed = { evaluation = "speed", metric = "sentences_per_second" }
+
+[[rows]]
+name = "mine"
+objective = "HOME/mine.py"
+corpus = "wiki"
+set = { teacher = "teacher" }
+
+[[rows]]
+name = "guided"
+objective = "gist"
+corpus = "nli_triples_as_pairs"
+set = { guide = "HOME/guide" }
+"""
 
 
 @pytest.fixture
@@ -141,6 +170,48 @@ def test_results_of_another_recipe_are_noted(plan, tmp_path):
     assert noted() == [[], [], []]
 
 
+def test_a_method_and_a_guide_of_ones_own_are_known_by_their_content(
+    folder, models, bert, tmp_path
+):
+    def planned(home):
+        (tmp_path / "recipes" / "mine").mkdir(parents=True, exist_ok=True)
+        item = tmp_path / "recipes" / "mine" / "table1.toml"
+        item.write_text(ITEM.replace("HOME", str(home)))
+        items = ItemFolder(item.parents[1])
+        planner = Planner(
+            tmp_path / "results",
+            folder,
+            items.scales["lab"],
+            items.corpora,
+            base=str(bert),
+            checkpoints={"teacher": str(home / "guide")},
+        )
+        jobs = planner.plan(items.all(), 1).jobs
+        assert len(jobs) == 2
+        return {job.label.split("'")[1]: job for job in jobs}
+
+    def keys(home):
+        return {name: job.key for name, job in planned(home).items()}
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    shutil.copytree(models / "mean", first / "guide")
+    (first / "mine.py").write_text(METHOD)
+    shutil.copytree(first, second)
+    before = keys(first)
+    assert keys(second) == before  # such as on another machine
+    (second / "mine.py").write_text(METHOD.replace("contrast(1.0", "contrast(2.0"))
+    edited = keys(second)
+    assert (edited["mine"] != before["mine"], edited["guided"]) == (True, before["guided"])
+    (second / "guide" / "config.json").write_text(
+        (second / "guide" / "config.json").read_text() + " "
+    )
+    assert not {*keys(second).values()} & {*before.values(), *edited.values()}
+    about = planned(second)["mine"].describe()
+    assert about["objective"] == "mine.py"
+    assert about["parameters"]["teacher"] == "guide"
+    assert str(tmp_path) not in str(about)
+
+
 @pytest.mark.parametrize("name", ["export.json", "index.db", "milvus.json"])
 def test_a_folder_is_known_by_its_files_and_not_by_an_export_in_it(name, bert, tmp_path):
     copy = shutil.copytree(bert, tmp_path / "copy")
@@ -155,7 +226,9 @@ def test_a_folder_is_known_by_its_files_and_not_by_an_export_in_it(name, bert, t
 
 CHANGES = {
     "settings": lambda m: m.setattr(run_settings, "Settings", partial(Settings, weight_decay=0.01)),
-    "objectives": lambda m: m.setattr(tables, "parameters", partial(other_default, "temperature")),
+    "objectives": lambda m: m.setattr(
+        registry, "parameters", partial(other_default, "temperature")
+    ),
     "measures": lambda m: m.setitem(MEASURES["sts"].options, "form", (str, "raw")),
 }
 

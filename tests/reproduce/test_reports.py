@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contrasent.reproduce.console import cells_csv, markdown
+from contrasent.reproduce.console import cells_csv, latex, markdown
 from contrasent.reproduce.results import stored_book
 from contrasent.reproduce.table_verdicts import ABSENT, AGREES, DIFFERS, OPEN
 
@@ -52,6 +52,15 @@ def test_no_name_in_a_csv_is_a_formula(found):
     assert "'=cmd|'/c calc'!A0" in {cell["row"] for cell in cells}
     texts = {cell[key] for cell in cells for key in ("item", "row", "column")}
     assert not [text for text in texts if text[0] in "=+-@"]
+
+
+def test_a_caption_for_latex_says_what_was_computed(found):
+    tables = latex(found).split(r"\caption{")[1:]
+    assert len(tables) == len(found["items"])
+    for item, table in zip(found["items"], tables, strict=True):
+        caption = table.partition("\n")[0]
+        assert item["source"] in caption and f"Scale lab, base {item['base']}; " in caption
+        assert r"Mean $\pm$ standard deviation over seeds (published)." in caption
 
 
 def test_effects_are_counted_in_favor_of_the_statement(found):

@@ -21,6 +21,7 @@ from killed_reproductions import OTHER, RECIPE
 
 from contrasent import postprocess
 from contrasent.errors import DataError
+from contrasent.evaluate.transfer import SOLVERS
 from contrasent.postprocess import whiten
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce.measures import MEASURES
@@ -518,7 +519,7 @@ def test_of_a_paper_only_what_is_stored_is_reported(call):
 
 def test_the_list_needs_no_torch():
     code = "import sys; from contrasent.cli.reproduce import reproduce as run; "
-    code += "run(listing=True, quiet=True); sys.exit('torch' in sys.modules)"
+    code += "run(context=None, listing=True, quiet=True); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert done.returncode == 0, done.stderr
     found = re.findall(r"^  (\w+:\w+) ", done.stdout.decode(), re.MULTILINE)
@@ -560,6 +561,53 @@ def test_own_scores_are_a_row(call, tmp_path):
         assert "has no score for a column" in err  # for another form of the data
 
 
+def cells_of(call, tmp_path, item, *more):
+    """The cells of the row that is added to a stored item of the small BERT."""
+    stored = ("--from", RESULTS.parent / "small-bert", "--json-file", tmp_path / "b.json")
+    call(item, *stored, *more)
+    return json.loads((tmp_path / "b.json").read_text())["items"][0]["rows"][-1]["cells"]
+
+
+def test_a_task_of_several_columns_names_none_of_them(call, tmp_path):
+    own = tmp_path / "mine.csv"
+    for text, columns in (("STSB,8\nstsb,9", {"stsb": 9}), ("STSB,8\nSTS-B dev,7", {"dev": 7})):
+        own.write_text(f"task,value\n{text}\nSICKR,6\n")
+        cells = cells_of(call, tmp_path, "own:methods", "--row", own)
+        assert {name: cell["ours"] for name, cell in cells.items()} == {**columns, "sickr": 6}
+
+
+def report_file(folder, rows, **notes):
+    named = [dict(zip(("task", "metric", "aggregate", "value"), row, strict=True)) for row in rows]
+    rest = {"split": "test", "count": 10, "low": None, "high": None}
+    rows = [row | rest for row in named]
+    (folder / "r.json").write_text(json.dumps({"model": "m", "rows": rows, "notes": notes}))
+    return folder / "r.json"
+
+
+def test_of_a_report_on_words_and_tokens_the_words_are_taken(call, tmp_path):
+    rows = [
+        ("STS7", f"error_{name}", unit, value)
+        for unit, shift in (("words", 0.0), ("tokens", 5.0))
+        for name, value in (("near", 3.0 + shift), ("far", 2.0 + shift), ("gap", 1.0))
+    ]
+    path = report_file(tmp_path, rows, bias={"bias_form": "senteval"})
+    cells = cells_of(call, tmp_path, "esimcse:table1", "--row", path)
+    assert {name: cell["ours"] for name, cell in cells.items()} == {"near": 3, "far": 2, "gap": 1}
+
+
+def test_accuracies_of_another_classifier_are_no_row(call, tmp_path):
+    names = {"lab": "logistic regression, L2 by cross-validation", "paper": SOLVERS["senteval"]}
+    for scale, other in (("lab", "paper"), ("paper", "lab")):
+        wanted = "simcse:e1", "--from", RESULTS.parent / "small-bert", "--scale", scale
+        rows = [("MR", "accuracy", "", 0.75)]
+        path = report_file(tmp_path, rows, transfer={"classifier": names[scale]})
+        out, _ = call(*wanted, "--row", path)
+        assert "75.00" in out
+        path = report_file(tmp_path, rows, transfer={"classifier": names[other]})
+        _, err = call(*wanted, "--row", path, code=2)
+        assert "has no score for a column" in err
+
+
 @pytest.mark.parametrize(("arguments", "problem"), [
     (["simcse:tabel1"], "did you mean 'simcse:table1'?"), ([], "name a table or figure"),
     (["simcse:table1", "--scale", "labs"], "did you mean 'lab'?"),
@@ -576,12 +624,21 @@ def test_own_scores_are_a_row(call, tmp_path):
     ([*PUBLISHED, "--row", "w.csv"], "w.csv:1: is neither from evaluate --json-file nor a table"),
     ([*PUBLISHED, "--row", "n.csv"], "n.csv:3: 'STS13' is not a number: '6o'"),
     ([*PUBLISHED, "--row", "t.csv"], "t.csv:3: 'STS12' appears twice"),
-    ([*PUBLISHED, "--row", "o.csv"], "o.csv: has no score for a column of these tables: STS12 "),
+    ([*PUBLISHED, "--row", "o.csv"],
+     "o.csv: has no score for a column of these tables: STS12, STS13, "),
+    (["own:methods", "--from", RESULTS.parent / "small-bert", "--row", "b.csv"],
+     "b.csv: has no score for a column of these tables: dev, stsb, SICKR, STS7"),
+    *(([*PUBLISHED, *option.split()], f"{value}: needs a run; --from computes nothing")
+      for option, value in (
+          ("--base small", "--base 'small'"), ("--set max_steps=9", "--set \"['max_steps=9']\""),
+          ("--seeds 2", "--seeds '2'"), ("--jobs 1", "--jobs '1'"), ("--budget 2h", "2h'"),
+          ("--sentences 9", "--sentences '9'"), ("--checkpoint a=b", "['a=b']\""),
+          ("--results r", "--results 'r'"))),
     (["simcse:table1", "--report", "a.pdf"], "by its suffix); did you mean '.md'? (one of .csv"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(call, arguments, problem, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    tables = {"n": "STS12,6\nSTS13,6o", "t": "STS12,6\nSTS12,7", "o": "MTEB,6"}
+    tables = {"n": "STS12,6\nSTS13,6o", "t": "STS12,6\nSTS12,7", "o": "MTEB,6", "b": "STSB,6"}
     for name, rows in tables.items():
         (tmp_path / f"{name}.csv").write_text(f"task,value\n{rows}\n")
     (tmp_path / "w.csv").write_text("STS12,6\n")

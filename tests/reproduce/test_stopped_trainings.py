@@ -93,6 +93,25 @@ def test_what_a_kill_leaves_of_a_measured_model_is_no_model_and_is_removed(
     assert not left.exists()
 
 
+def test_a_stored_run_is_done_again_for_terms_that_its_record_lacks(tmp_path, monkeypatch):
+    job = Job("one", "train", "base", Training("simcse", {}, {}, SETTINGS, "none", None))
+    store, made = ResultStore(tmp_path), []
+    record = {"steps": 4, "late_terms": {"contrast": 0.5}, "sentences_per_second": 8.0}
+    monkeypatch.setattr(
+        "contrasent.reproduce.run.train",
+        lambda *given: made.append(1) or {**record, "batch_size": 8},
+    )
+    store.write("units", "train-one", {"steps": 4, "sentences_per_second": 4.0, "batch_size": 8})
+    counts = []
+    for kind in ("speed", "terms", "terms", "speed"):
+        unit = f"unit {len(counts)}"
+        job.measurements = {unit: Measurement(unit, kind, {})}
+        (report,) = do(job, store, None)
+        counts.append(len(made))
+    assert counts == [0, 1, 1, 1]
+    assert report.one(metric="sentences_per_second").value == 8.0
+
+
 def test_a_full_disk_ends_the_queue_and_a_damaged_result_is_named(tmp_path, monkeypatch):
     """A job that cannot be written is not impossible: it would be left out, and the next begun."""
     job = Job("one", "encoder", "base", measurements={"unit": Measurement("unit", "sts", {})})

@@ -1,7 +1,9 @@
 """Verdicts: how sure differences are, what Holm's method leaves of them, and what is said then."""
 
 import math
+import re
 import statistics
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from scipy import stats
 from contrasent.reproduce import table_verdicts
 from contrasent.reproduce.results import ItemResults
 from contrasent.reproduce.results import book as results_book
-from contrasent.reproduce.store import ResultStore
+from contrasent.reproduce.store import ResultStore, manifest_key
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
     AGREES,
@@ -24,6 +26,7 @@ from contrasent.reproduce.table_verdicts import (
 from contrasent.reproduce.tables import MARGIN, Claim, Expected, ItemFolder, TableColumn
 from contrasent.stats.seeds import EffectEstimate
 
+STORED = Path(__file__).parents[2] / "research" / "reproduction" / "small-bert" / "results"
 T_2 = 4.302652729911275
 """The 97.5 % point of Student's t with 2 degrees of freedom, from a printed table."""
 
@@ -187,6 +190,24 @@ def test_a_tuned_row_is_chosen_by_one_seed_and_shown_by_the_others():
     assert table_verdicts.tuned([one, two], higher=False).values == (75.0, 76.0)
     assert table_verdicts.tuned([one, scores(71.0)], higher=True) is None
     assert table_verdicts.tuned([one, scores(71.0, 72.0, seeds=(1, 2))], higher=True) is None
+
+
+@pytest.mark.parametrize("name", ["simcse:table2", "diffcse:table3"])
+def test_rows_that_read_the_next_sentence_are_paired_with_their_like_alone(name, tmp_path):
+    """They leave out each sentence that none follows, and so have another order."""
+    stored, store, (item,) = ResultStore(STORED), ResultStore(tmp_path), ItemFolder().find([name])
+    manifest = stored.manifest(name, "lab")
+    store.write("items", manifest_key(name, "lab"), manifest)
+    corpus = {"digest": "documents", "documents": True}  # the same for all rows
+    for key in {k for row in manifest["rows"] for k in row["measured"]["dev"]["units"].values()}:
+        store.write("units", key, stored.read("units", key) | {"corpus": corpus})
+    found = ItemResults(item, store, "lab").scores["stsb"]
+    reading = {row for row in found if re.search(r"next (3 )?sentence", row, re.IGNORECASE)}
+    assert 0 < len(reading) < len(found)
+    alike, others = (
+        {found[row].order for row in rows} for rows in (reading, found.keys() - reading)
+    )
+    assert (len(alike), len(others), len(alike | others)) == (1, 1, 2)
 
 
 def test_rows_on_one_pareto_front_are_counted_by_seed():

@@ -1,6 +1,5 @@
 """Tests over seeds: exact small cases, and simulations of the errors and the power promised."""
 
-import itertools
 import math
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy import stats
 
 from contrasent.errors import DataError
 from contrasent.stats import seeds
-from contrasent.stats.seeds import EffectEstimate, TwoWay, paired_t, permutation_p, unpaired_t
+from contrasent.stats.seeds import EffectEstimate, TwoWay, paired_t, unpaired_t
 
 RUNS = st.lists(st.floats(-5, 5), min_size=2, max_size=8).filter(lambda x: np.std(x) > 1e-3)
 
@@ -77,28 +76,6 @@ def test_a_known_error_is_normal_and_values_without_spread_give_a_point():
     assert (seeds.tost(paired_t([2, 2]), 2.5), seeds.tost(paired_t([2, 2]), 2.0)) == (0.0, 1.0)
     assert seeds.pooled_deviation([1.0], [2.0]) is None
     assert seeds.pooled_deviation([1.0, 3.0], [2.0]) == pytest.approx(math.sqrt(2))
-
-
-def every_regrouping(a, b):
-    """The share of regroupings, with ties, whose means are as far apart as those of a and b."""
-    whole, gap = [*a, *b], abs(np.mean(a) - np.mean(b))
-    sums = np.array([sum(chosen) for chosen in itertools.combinations(whole, len(a))])
-    return (abs(sums / len(a) - (sum(whole) - sums) / len(b)) >= gap - 1e-9).mean()
-
-
-def test_the_permutation_p_tries_every_regrouping():
-    a, b = [1.0, 2.0, 2.5], [3.0, 2.2, 5.0, 1.0]
-    assert permutation_p(a, b) == pytest.approx(every_regrouping(a, b))
-    assert permutation_p([1, 2, 3], [7, 8, 9]) == pytest.approx(0.1)
-
-
-def test_the_sampled_permutation_p_agrees_with_the_exact_one():
-    seen = np.arange(20.0)  # its own grouping counts
-    assert permutation_p(seen, seen + 1000) == pytest.approx(1 / (seeds.REGROUPINGS + 1))
-    random = np.random.default_rng(1)
-    a, b = random.normal(size=9), random.normal(0.8, 1, size=9)
-    assert math.comb(18, 9) > seeds.REGROUPINGS
-    assert permutation_p(a, b) == pytest.approx(every_regrouping(a, b), abs=0.01)
 
 
 @pytest.mark.parametrize("made", [

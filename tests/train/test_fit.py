@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from commands import mounted
 from contrasent.encoder.encoder import TorchEncoder
-from contrasent.encoder.tensors import read_checkpoint
+from contrasent.encoder.tensors import read_checkpoint, write_checkpoint
 from contrasent.errors import MissingExtraError, OptionError, OutputError, TrainingError
 from contrasent.files import read_object
 from contrasent.model.base import Prompts
@@ -606,6 +606,35 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, mon
     assert run.seconds == other.seconds + 1  # of the checkpoint at which it was stopped
     assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
     assert log(tmp_path / "m") == log(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stopped", [3, 9])
+def test_the_speed_of_a_run_is_that_of_all_its_sessions(start, monkeypatch, stopped):
+    """Also where it was stopped in its last step, and nothing is left to do."""
+
+    def run(tick, evaluate, **more):
+        clock = types.SimpleNamespace(monotonic=itertools.count(step=tick).__next__)
+        monkeypatch.setattr("contrasent.train.fit.time", clock)  # a step takes one tick
+        return start(max_steps=9, eval_steps=1, evaluate=evaluate, **more)[1]
+
+    with pytest.raises(KeyboardInterrupt):
+        run(1, interrupt_after(stopped + 1))
+    found = run(2, scores([0.1] * 9)[0], resume=True)
+    assert found.sentences_per_second == 8 * 9 / (stopped + 2 * (9 - stopped))
+
+
+def test_a_checkpoint_that_counts_no_training_time_is_resumed(start, monkeypatch):
+    def write(path, module, optimizer, state):
+        write_checkpoint(
+            path, module, optimizer, {k: v for k, v in state.items() if k != "trained_seconds"}
+        )
+
+    monkeypatch.setattr("contrasent.train.fit.write_checkpoint", write)
+    with pytest.raises(KeyboardInterrupt):
+        start(eval_steps=1, evaluate=interrupt_after(4))
+    _, run = start(eval_steps=1, evaluate=scores([0.1] * 9)[0], resume=True)
+    assert run.steps == 6
+    assert run.sentences_per_second > 0
 
 
 def test_a_disk_that_fills_up_loses_nothing(start, tmp_path):

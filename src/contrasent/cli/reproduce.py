@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from contrasent.reproduce.tables import Item, ItemFolder, ScaleName
 
 RESULTS = Path("reproduction")
+OF_A_RUN = ("assign", "sentences", "seeds", "jobs", "budget", "base", "checkpoint", "results")
 FOLDER: Any = {"exists": True, "file_okay": False}
 
 
 @options.command
 def reproduce(
+    context: typer.Context,
     items: Annotated[list[str] | None, typer.Argument(metavar="ITEM...")] = None,
     listing: Annotated[bool, typer.Option("--list")] = False,
     check: bool = False,
@@ -85,8 +87,10 @@ def reproduce(
     most = options.parse_budget(budget) if budget is not None else None
     files = _checked_targets(report or (), json_file, figures)
     chosen: ScaleName | None = scale
-    stored = stored and _results_in(stored)
-    if stored is None:
+    if stored is not None:
+        options.check_used(context, dict.fromkeys(OF_A_RUN, "a run; --from computes nothing"))
+        stored = _results_in(stored)
+    else:
         import torch
 
         chosen = chosen or ("paper" if torch.cuda.is_available() else "lab")

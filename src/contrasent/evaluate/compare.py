@@ -49,7 +49,6 @@ class MethodComparison:
     high: float
     p: float  # two-sided p of no difference: the interval at level 1 - p touches zero
     runs: tuple[int, int]  # numbers of runs of A and B
-    seed_p: float | None  # permutation p over the runs; None with one run an arm
     deviation: float | None  # pooled standard deviation over seeds; None with one run an arm
     count: int  # pairs or queries that the scores rest on
     split: str = ""
@@ -83,7 +82,7 @@ class MethodComparison:
         text = f"{self.name:<{width}} {a:>7} {b:>7} {d:>7}  [{low}, {high}]  p {self.p:.4f}"
         text = f"{text}  {self.verdict:<11}"
         if self.deviation is not None:
-            text += f"  over seeds: p {self.seed_p:.3f}, sd {shown(self.metric, self.deviation)}"
+            text += f"  sd over seeds {shown(self.metric, self.deviation)}"
         if 1 in self.runs and self.item_low is not None and self.item_high is not None:
             low, high = (shown(self.metric, v, "+") for v in (self.item_low, self.item_high))
             text += f"  these models alone: [{low}, {high}] p {self.item_p:.4f}"
@@ -181,7 +180,6 @@ def _compare(
     whole = seeds.TwoWay(items, items_df, error, df, math.sqrt(both))
     alone = seeds.TwoWay(items, items_df, 0.0, math.inf)
     half, margin = whole.half_width(), alone.half_width()
-    deviation = seeds.pooled_deviation(a, b)
     return MethodComparison(
         task=row.task,
         metric=row.metric,
@@ -192,8 +190,7 @@ def _compare(
         high=difference + half,
         p=whole.p(difference),
         runs=(len(a), len(b)),
-        seed_p=None if deviation is None else seeds.permutation_p(a, b),
-        deviation=deviation,
+        deviation=seeds.pooled_deviation(a, b),
         count=row.count,
         split=row.split,
         aggregate=row.aggregate,

@@ -26,6 +26,7 @@ LAB_NOTE = (
     "Scale lab: a smaller encoder and fewer steps. Only directions and the order of "
     "rows count; values are not comparable with the paper's."
 )
+SHOWN = "Mean ± standard deviation over seeds (published)."
 # Texts of a cell, and their headers.
 COLUMNS = {
     "paper": "paper",
@@ -170,12 +171,13 @@ def compact(item: Json) -> list[list[str]]:
 
 
 def latex(book: Json) -> str:
-    r"""The tables for LaTeX, with booktabs; published values are in brackets."""
+    r"""The tables for LaTeX, with booktabs; captions say what was computed."""
     parts = ["% Needs \\usepackage{booktabs}."]
     for item in book["items"]:
         table = compact(item)
         head, *rows = [" & ".join(map(_latex_text, row)) + r" \\" for row in table]
-        caption = f"{item['title']} ({item['source']}). In brackets: published."
+        shown = [SHOWN] if any(row["cells"] for row in item["rows"]) else []
+        caption = " ".join([f"{item['title']} ({item['source']}).", *about(item), *shown])
         parts += [
             "",
             r"\begin{table}",
@@ -212,7 +214,7 @@ def markdown(book: Json) -> str:
         if len(table := compact(item)) > 1:
             parts += [*_markdown_table(table), ""]
             if any(row["cells"] for row in item["rows"]):
-                parts.append("Mean ± standard deviation over seeds (published).\n")
+                parts.append(f"{SHOWN}\n")
         parts += [f"{line}\n" for line in noise(item)]
         if listed := _listing(item):
             parts += ["```text", "\n".join(listed).lstrip("\n"), "```", ""]

@@ -125,9 +125,9 @@ def _best_and_last(points: Sequence[tuple[float, Row]]) -> tuple[Row, Row, Row]:
 
 def terms(record: Json) -> Report:
     """Loss terms in the second half of a run, each also as a multiple of the contrastive one."""
-    if not record.get("terms"):
-        raise DataError("the stored run lacks the terms of its loss; run it again")
-    known, steps = record["terms"], int(record["steps"])
+    if not record.get("late_terms"):
+        raise DataError("the run's loss has no terms by name")
+    known, steps = record["late_terms"], int(record["steps"])
     rows = [Row(name, "", "loss", "", value, steps) for name, value in known.items()]
     rows += [
         Row(name, "", "to_contrast", "", value / known["contrast"], steps)

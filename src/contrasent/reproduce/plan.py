@@ -33,10 +33,10 @@ from contrasent.reproduce.tables import (
     resolve_row,
 )
 
-NUMBERS = {"train": 2, "measure": 2}
+NUMBERS = {"train": 2, "measure": 2, "terms": 3}
 """Versions of the code, raised whenever the same work gives other numbers than before, so that
-older results are not taken for today's. A digest of the source would throw away hours of work for
-every comment, so it is only recorded."""
+older results are not taken for today's; a kind of measure may have its own. A digest of the source
+would throw away hours of work for every comment, so it is only recorded."""
 
 INDIFFERENT = ("save_steps", "eval_size")  # settings that do not affect numbers
 OF_EVALUATION = ("eval_steps", "early_stopping_patience")  # those of a run that is evaluated
@@ -73,12 +73,13 @@ class Job:
         about: Json = {"label": self.label, "base": Path(self.base).name}
         if (training := self.training) is not None and training.corpus is not None:
             # Local paths are private.
-            names = {k: Path(v).name for k, v in training.models.items()}
+            names = {k: Path(str(training.given[k])).name for k in training.models}
+            parameters = {**training.known, **training.given, **names}
             corpus = asdict(training.corpus)
             del corpus["path"]
             about |= {
-                "objective": training.objective,
-                "parameters": {**training.defaults, **training.given, **names},
+                "objective": parameters.pop("name"),
+                "parameters": parameters,
                 "settings": training.settings,
                 "corpus": corpus,
             }
@@ -216,7 +217,7 @@ class Planner:
     def _training(self, row: Row, seed: int, kind: str, options: Options) -> Job:
         training = resolve_row(row, self.scale, seed=seed)
         base = self._folder(row.base)
-        models = {k: self._folder(v, row.base) for k, v in training.models.items()}
+        models = {k: self._folder(str(training.given[k]), row.base) for k in training.models}
         settings = dict(training.settings)
         if settings["pooling"] is None and not (base / "modules.json").is_file():
             settings["pooling"] = "cls"
@@ -225,12 +226,13 @@ class Planner:
         select = "none" if trace else training.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
         evaluated_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
-        values = {**training.defaults, **training.given}
+        digests = {k: self._digest(v) for k, v in models.items()}
+        parameters = {**training.known, **training.given, **digests}
         fingerprint = {
             "version": NUMBERS["train"],
             "base": self._digest(base),
-            "objective": training.objective,
-            "parameters": {**values, **{k: self._digest(v) for k, v in models.items()}},
+            "objective": parameters.pop("name"),
+            "parameters": parameters,
             "settings": {
                 k: v
                 for k, v in settings.items()
@@ -273,7 +275,7 @@ class Planner:
                 built = self._corpus(fit.corpus, count, seed if row.fresh_samples else 0)
                 about["corpus"], text = built.digest, built.path
         parts = {
-            "version": NUMBERS["measure"],
+            "version": NUMBERS.get(kind, NUMBERS["measure"]),
             "model": job.key,
             "kind": kind,
             "options": options,
@@ -292,8 +294,9 @@ class Planner:
         if NEW in (name, own if name == BASE else name):
             return self._untrained(self._folder(BASE))
         wanted = self._name(name, own)
-        elsewhere = wanted == name and name not in (BASE, *INSTALLED)
-        if elsewhere and self.scale.name == "lab" and own == BASE:
+        # A folder or a name with its commit says itself where the model is.
+        stated = name in INSTALLED or "@" in name or Path(name).is_dir()
+        if wanted == name and not stated and self.scale.name == "lab" and own == BASE:
             raise DataError(f"needs --checkpoint {name}=FOLDER")
         return resolve(wanted)
 

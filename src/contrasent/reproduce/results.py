@@ -4,12 +4,13 @@ import csv
 import json
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from contrasent.errors import InputError
+from contrasent.evaluate.transfer import SOLVERS
 from contrasent.report import Report, key_text, read_reports
 from contrasent.report import Row as ReportRow
 from contrasent.reproduce import console, tables
@@ -22,6 +23,7 @@ from contrasent.stats.seeds import EffectEstimate
 
 ORDER = ("batch_size", "gradient_accumulation_steps", "buckets", "max_steps", "num_train_epochs")
 """Settings that rows must share to see their sentences in the same order."""
+FORMS = {"form", "geometry_form", "retrieval_form", "bias_form"}  # notes on the data of a suite
 
 _PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"  # only the last part of a local path is shown
 
@@ -107,8 +109,12 @@ class ItemResults:
         record = next(iter(self.units[place].values()))
         if "corpus" not in record:
             return None
-        settings = (record["settings"].get(name) for name in ORDER)
-        return json.dumps([record["corpus"]["digest"], record["corpus"]["documents"], *settings])
+        settings = [record["settings"].get(name) for name in ORDER]
+        # Rows without a following sentence are left out of a run that reads it.
+        chosen = record.get("parameters", {})
+        follows = chosen.get("view") == "next_sentence" or chosen.get("target", "same") != "same"
+        corpus = record["corpus"]
+        return json.dumps([corpus["digest"], corpus["documents"], follows, *settings])
 
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
@@ -231,7 +237,8 @@ def add_row(made: Json, items: Sequence[Item], path: Path) -> None:
     """Add the scores of a file to every table with a column for one of them.
 
     A report of ``evaluate --json-file`` is a row for each model. A table with a header
-    ``task,value`` names tasks as columns do, and gives values in the table's units.
+    ``task,value`` names columns, or tasks that one column alone has, and gives values in the
+    table's units.
     """
     fitting = False
     for name, scores in _scores_in(path).items():
@@ -244,6 +251,8 @@ def add_row(made: Json, items: Sequence[Item], path: Path) -> None:
     if not fitting:
         known = (
             " ".join(_wanted(item, entry["scale"], column).values())
+            if path.suffix == ".json"
+            else _names(item, column)[-1]
             for item, entry in zip(items, made["items"], strict=True)
             for column in item.columns.values()
         )
@@ -284,21 +293,29 @@ def _wanted(item: Item, scale: ScaleName, column: TableColumn) -> dict[str, str]
     return column.select | ({"split": str(split)} if split else {})
 
 
+def _names(item: Item, column: TableColumn) -> list[str]:
+    """What a table of scores may call a column: also its task, if no other column has it."""
+    alone = [c.task for c in item.columns.values()].count(column.task) == 1
+    return [column.title, column.name, *([column.task] if column.task and alone else [])]
+
+
 def _own_cell(
     item: Item, entry: Json, column: TableColumn, scores: Report | dict[str, float]
 ) -> Json:
     """A score of a file in a column, with its difference from our reference at scale lab."""
     cell: Json = {}
     if isinstance(scores, dict):
-        named = [key for key in (column.name, column.title, column.task or "") if key in scores]
-        if named:
+        if named := [key for key in _names(item, column) if key in scores]:
             cell = {"ours": scores[named[0]], "seeds": 0}
     elif wanted := _wanted(item, entry["scale"], column):
-        form = item.options(column.evaluation, entry["scale"]).get("form")
+        options = item.options(column.evaluation, entry["scale"])
+        form, solver = options.get("form"), str(options.get("solver", ""))
         matches = scores.select(**wanted).rows
         # The sets in other languages have one form, regardless of the others.
         any_form = form is None or wanted.get("task", "").startswith("STSB-")
-        if len(matches) == 1 and (any_form or _data_forms(scores.notes) <= {form}):
+        fits = any_form or _noted(scores.notes, FORMS) <= {form}
+        fits &= not solver or _noted(scores.notes, {"classifier"}) <= {SOLVERS[solver]}
+        if len(matches) == 1 and fits:
             (found,) = matches
             cell = {"ours": round(column.factor * found.value, 4), "seeds": 0}
             if found.low is not None and found.high is not None:
@@ -312,15 +329,15 @@ def _own_cell(
     return cell
 
 
-def _data_forms(notes: Mapping[str, object]) -> set[str]:
-    """The forms of the data that a report's notes name, its suites' own notes included."""
-    forms: set[str] = set()
+def _noted(notes: Mapping[str, object], keys: Set[str]) -> set[str]:
+    """What a report's notes say under some keys, its suites' own notes included."""
+    found: set[str] = set()
     for key, note in notes.items():
         if isinstance(note, Mapping):
-            forms |= _data_forms(note)
-        elif key in ("form", "geometry_form", "retrieval_form", "bias_form"):
-            forms.add(str(note).partition(";")[0])
-    return forms
+            found |= _noted(note, keys)
+        elif key in keys:
+            found.add(str(note).partition(";")[0])
+    return found
 
 
 def _entry(found: ItemResults) -> Json:

@@ -14,7 +14,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
@@ -179,8 +179,7 @@ def do(job: Job, store: ResultStore, folder: Path | None) -> list[Report]:
     left = [one for one in job.measurements.values() if not store.has(one.key)]
     record: Json = {}
     if job.training is not None:
-        needed = not all(MEASURES[one.kind].of_training for one in left)
-        record = _trained(job, job.training, store, folder, model=needed)
+        record = _trained(job, job.training, store, folder, {one.kind for one in left})
 
     @lru_cache(maxsize=1)
     def bare(precision: str) -> EncodeFn:
@@ -295,14 +294,16 @@ def _transformed(encode: EncodeFn, fit: FittedTransform, seed: int, fitted: Vect
 
 
 def _trained(
-    job: Job, training: Training, store: ResultStore, folder: Path | None, *, model: bool
+    job: Job, training: Training, store: ResultStore, folder: Path | None, kinds: Set[str]
 ) -> Json:
-    """The record of a job's training, which is done first unless there is one, and the model."""
+    """The record of a job's training, done first if it or the model lacks what measures read."""
     target, key = store.model(job.key), f"train-{job.key}"
     record = store.read("units", key)
     if record is not None and "failed" in record:
         raise TrainingError(record["failed"])
-    if record is not None and (not model or (target / "modules.json").is_file()):
+    model = not all(MEASURES[kind].of_training for kind in kinds)
+    known = record is not None and ("terms" not in kinds or "late_terms" in record)
+    if record is not None and known and (not model or (target / "modules.json").is_file()):
         return record
     try:
         record = train(training, Path(job.base), target, folder, store.home / "tokens")
@@ -352,7 +353,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         "best_step": run.best_step,
         "history": run.history,
         "shares": run.shares,
-        "terms": _late_terms(run.log, learner.weights),
+        "late_terms": _late_terms(run.log, learner.weights),
         "trace": sorted(
             (line["step"], {"rows": line["evaluation"], "notes": {}})
             for line in (run.log if training.trace is not None else ())
@@ -365,7 +366,8 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
 def _late_terms(log: list[Json], terms: Iterable[str]) -> dict[str, float]:
     """The mean of each term, before its weight, over the logged steps of a run's second half."""
     lines = [line for line in log if "loss" in line]
-    late = lines[len(lines) // 2 :]
+    # By step: the first ten are all logged, later ones every tenth.
+    late = [line for line in lines if 2 * line["step"] > lines[-1]["step"]]
     return {
         term: sum(line[term] for line in late) / len(late)
         for term in terms

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from contrasent.engine.parameters import Count, Positive, Size
-from contrasent.engine.registry import check, parameters
+from contrasent.engine.parameters import Count, GuideName, MaskedModelName, Positive, Size
+from contrasent.engine.registry import check, described, parameters
 from contrasent.errors import OptionError, UserError, suggestion
 from contrasent.metrics import metric
 from contrasent.reproduce.corpora import Built, NamedCorpus, read_corpora
@@ -57,9 +57,6 @@ GLOVE = "glove"
 TARGET = "target"  # stands for each task's own sentences, as the text to fit a transform to
 MARGIN = 0.3  # negligible points, unless an item states its own
 SELECTED = ("task", "split", "metric", "aggregate")  # keys by which a column chooses a report's row
-MODELS = ("generator", "filler", "copy_filler", "language_head")
-"""Parameters that name a model: "@base" is the base, other names are checkpoints."""
-
 SEEDS = "each run has a seed of its own; --seeds, or seeds of an item, says how many"
 ANY = "simcse"  # an objective; the settings of a run are checked with its parameters
 
@@ -308,17 +305,13 @@ class Training:
 
     objective: str
     given: Mapping[str, object]
-    defaults: Mapping[str, object]
+    known: Mapping[str, object]  # its name, the digest of a file of the user's, the defaults
     settings: Mapping[str, object]
     select: Selection
     sentences: int | None  # rows sampled from the corpus; None for all
     corpus: Built | None = None
     trace: Mapping[str, Value | Names] | None = None  # options of the measure that follows it
-
-    @property
-    def models(self) -> dict[str, str]:
-        """The parameters that name a model, and the names."""
-        return {k: str(v) for k, v in self.given.items() if k in MODELS and v and v != "new"}
+    models: Names = ()  # parameters that name one: "@base" is the base, others are checkpoints
 
 
 def resolve_row(row: Row, scale: Scale, *, seed: int = 0) -> Training:
@@ -328,12 +321,15 @@ def resolve_row(row: Row, scale: Scale, *, seed: int = 0) -> Training:
     if "seed" in values:
         raise OptionError("set", "seed", SEEDS)
     of_run, parts = run_settings.choose(values, row.objective, option="set")
-    settings = run_settings.Settings(**of_run, seed=seed)
+    settings = asdict(run_settings.Settings(**of_run, seed=seed))
     check(row.objective, parts, models=False)
-    defaults = {name: p.default for name, p in parameters(row.objective).items()}
+    known, marks = described(row.objective, {}), (MaskedModelName, GuideName)
+    named = {k for k, p in parameters(row.objective).items() if any(map(p.mark, marks))}
+    named.add("language_head")
+    models = tuple(k for k, v in parts.items() if k in named and v and v != "new")
     select = own.select or scale.select or "none"
     sentences = scale.sentences if own.sentences is None else own.sentences
-    return Training(row.objective, parts, defaults, asdict(settings), select, sentences)
+    return Training(row.objective, parts, known, settings, select, sentences, models=models)
 
 
 def recipe_digest(item: Item, row: Row, scale: ScaleName) -> str:

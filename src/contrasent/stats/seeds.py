@@ -5,7 +5,6 @@ Without SciPy, which would be a third of what is installed.
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.95  # of an interval
 UPPER = (1 + LEVEL) / 2  # the share of a distribution below its upper end
-REGROUPINGS = 20_000  # permutations tried at most: all of them, or as many random ones
 
 LOG_SMALLEST_P = math.log(1e-15)
 
@@ -236,22 +234,3 @@ def pooled_deviation(before: ArrayLike, after: ArrayLike) -> float | None:
     arms = [ArmSpread.of(check_scores(scores)) for scores in (before, after)]
     df = sum(arm.df for arm in arms)
     return math.sqrt(sum(arm.variance * arm.df for arm in arms) / df) if df else None
-
-
-def permutation_p(before: ArrayLike, after: ArrayLike) -> float:
-    """Two-sided p of the difference of two arms' means under reassignment of runs to arms."""
-    a, b = check_scores(before), check_scores(after)
-    values = np.concatenate([a, b])
-    # Every way to choose the runs of the second arm, or some at random where there are too many.
-    sampled = math.comb(len(values), len(b)) > REGROUPINGS
-    if sampled:
-        random = np.random.default_rng(0)
-        groups = [random.permutation(len(values))[: len(b)] for _ in range(REGROUPINGS)]
-    else:
-        groups = [np.array(chosen) for chosen in combinations(range(len(values)), len(b))]
-    # The difference of means in each, and how many are as large as the one that was found.
-    taken = values[np.stack(groups)].sum(axis=1)
-    gaps = np.abs(taken / len(b) - (values.sum() - taken) / len(a))
-    hits = np.count_nonzero(gaps >= abs(b.mean() - a.mean()) * (1 - 1e-9) - 1e-15)
-    # A sample lacks the one that was found, which counts as well.
-    return float(hits + sampled) / (len(groups) + sampled)

@@ -281,6 +281,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if resumed:
         state = _restore(place, objective, optimizer)
         first, before = int(state["step"]), state.get("seconds", 0.0)
+        trained_seconds = state.get("trained_seconds", before)
         scaler.load_state_dict(state["scaler"])
         monitor.high, monitor.moved = state["collapse"], state["moved"]
         selector.restore(state)
@@ -306,6 +307,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         state = {
             "step": step,
             "seconds": before + time.monotonic() - began,
+            "trained_seconds": trained_seconds,
             "scaler": scaler.state_dict(),
             "collapse": monitor.high,
             "moved": monitor.moved,
@@ -373,12 +375,11 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         facts = replace(facts, data=facts.data | {"warning": NO_GRADIENT})
         if monitor.still < STILL and parallel.is_main():
             log.warning("%s", NO_GRADIENT)
-    sentences = (step - first) * batch
     run = Run(
         folder=place.model,
         steps=step,
         seconds=before + time.monotonic() - began,
-        sentences_per_second=sentences / trained_seconds if sentences else 0.0,
+        sentences_per_second=step * batch / trained_seconds if trained_seconds else 0.0,
         history=selector.history,
         shares=parallel.by_main(place.shares),
         **selector.outcome(step),
