@@ -167,14 +167,16 @@ def test_the_interval_of_both_directions_is_that_of_resampled_pairs(scored):
 
 
 def test_reports_of_other_judgments_or_exclusions_are_not_compared():
-    queries, documents, relevant = ["ab", "cd", "ef"], ["aab", "ccd", "eef", "af"], [0, 1, 2]
+    queries, documents = ["ab", "cd", "ef"], ["aab", "ccd", "eef", "af"]
+    others = ["a" * count + "b" for count in range(2, 20)]
 
-    def report(relevant=relevant, order=(0, 1, 2), exclude=None):
-        asked = [queries[i] for i in order], documents, [relevant[i] for i in order]
-        return retrieval(letters, *asked, exclude=exclude)
+    def report(relevant=(0, 1, 2), order=(0, 1, 2), exclude=(-1, -1, -1)):
+        asked = [queries[i] for i in order] + others
+        judged = [relevant[i] for i in order] + [0] * len(others)
+        return retrieval(letters, asked, documents, judged, exclude=[*exclude] + [-1] * len(others))
 
-    same = report(order=(2, 0, 1)), report([[0], {1: 1.0}, 2]), report(exclude=[-1, -1, -1])
-    for other in same:
+    bare = retrieval(letters, queries + others, documents, [0, 1, 2] + [0] * len(others))
+    for other in (report(order=(2, 0, 1)), report([[0], {1: 1.0}, 2]), bare):
         assert compare_reports([report()], [other], seed_sd=0)
     for other in (report([0, 1, 3]), report([0, 1, {2: 2.0}]), report(exclude=[-1, 3, -1])):
         said = "same items but different documents, judgments or settings"

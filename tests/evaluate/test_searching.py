@@ -122,10 +122,10 @@ def test_a_document_is_found_by_its_best_passage(monkeypatch):
 
 @pytest.fixture
 def judged_index(bert, run, tmp_path):
-    """An index of ten texts, of which words find the answers, and its collection."""
-    texts = [(f"c{n}", f"the word{n} is here and there") for n in range(10)]
+    """An index of twenty texts, of which words find the answers, and its collection."""
+    texts = [(f"c{n}", f"the word{n} is here and there") for n in range(20)]
     asked, judged = zip(
-        *[((f"q{n}", f"word{n}"), f"q{n}\tc{n}\t1\n") for n in range(10)], strict=True
+        *[((f"q{n}", f"word{n}"), f"q{n}\tc{n}\t1\n") for n in range(20)], strict=True
     )
     home = collection(tmp_path / "judged", texts, asked, "".join(judged))
     arguments = ("--column", "text", "--id", "_id", "--pooling", "mean", "--bm25-weight", "0.9")

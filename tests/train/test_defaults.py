@@ -139,7 +139,7 @@ def test_recipes_are_the_papers_items():
         (own,) = folder.find([f"{name}:{item}"])
         row = next(r for r in own.rows if r.name == title and r.objective == stated["objective"])
         paper = resolve_row(row, folder.scales["paper"])
-        trained = {**paper.settings, **paper.defaults, **paper.given}
+        trained = {**paper.settings, **paper.known, **paper.given}
         # Chunks change no gradient, and evaluations no step; no rate is 0.32.
         indifferent = ("mini_batch_size", "eval_steps")
         found = {k: v for k, v in stated["settings"].items() if k not in indifferent}
