@@ -332,6 +332,11 @@ def test_names_of_an_archive_that_a_mac_wrote_are_read_as_utf_8(tmp_path):
     source = DocumentSource(tmp_path / "a.zip", exclude=["Gär*"])
     ((name, section),) = ((d.id, d.sections[0]) for d in source)
     assert name == "a.zip/Küche/-fen.md" and section.paragraphs == (PROSE,)
+    # Another program adds a file whose name is then the same: each keeps one of its own.
+    twice = zipped({"--.md": PROSE, "ö.md": f"# B\n\n{PROSE}"})
+    (tmp_path / "b.zip").write_bytes(twice.replace(b"--.md", "ö.md".encode()))
+    named = [d.id for d in DocumentSource(tmp_path / "b.zip")]
+    assert len(named) == 2 and not any("~" in name for name in named)
 
 
 def test_names_match_patterns_in_either_form_of_unicode(tmp_path):

@@ -230,6 +230,13 @@ def test_a_handful_of_items_is_not_compared_however_alike_they_move(caplog):
     (found,) = compare_reports(both[:1], both[1:], seed_sd=0)
     assert found.task == "many"
     assert "too few distinct items to compare: few test accuracy has 19" in caplog.text
+    # Equal texts are one item. Of what has no items at all, the table tells.
+    keys = [*range(12)] * 2
+    alike = [scored([v, v + 0.1] * 12, keys, metric="anisotropy") for v in (0.1, 0.2)]
+    bare = Row("bare", "test", "uniformity", "", 0.3, 12)
+    both = [Report.join([*pair, Report((bare,))]) for pair in zip(alike, many, strict=True)]
+    table = comparison_table(["a"], ["b"], both, compare_reports(both[:1], both[1:], seed_sd=0), 0)
+    assert "not compared: uniformity: the reports contain no item scores" in table
 
 
 def test_means_of_other_numbers_of_sets_are_rejected():

@@ -11,6 +11,7 @@ import io
 import os
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -332,8 +333,10 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
         return
     modified = path.stat().st_mtime_ns
     # If two files have one name, only the last can be read.
-    for _, info in sorted({info.filename: info for info in listed if not info.is_dir()}.items()):
-        whole = f"{name}/{_shown(_named(info))}"
+    members = {info.filename: info for info in listed if not info.is_dir()}
+    names = Counter(map(_named, members.values()))
+    for member, info in sorted(members.items()):
+        whole = f"{name}/{_shown(_named(info) if names[_named(info)] == 1 else member)}"
         suffix = PurePosixPath(info.filename).suffix.lower()
         if reason := _reason_in_archive(info, suffix):
             skip(reason, whole)

@@ -216,8 +216,8 @@ def comparison_table(
         *(comparison.line(width) for comparison in comparisons),
         _meaning(len(before), len(after), seed_sd, comparisons),
     ]
-    # Of few items a warning has told.
-    every = [{row.metric for row in report if row.count >= MIN_ITEMS} for report in reports]
+    # Of few distinct items a warning has told.
+    every = [{row.metric for row in report if not _few(report, row)} for report in reports]
     left = set.intersection(*every) - {comparison.metric for comparison in comparisons}
     left = {metric for metric in left if not metric.endswith(SPREAD)}
     if left:
@@ -226,6 +226,12 @@ def comparison_table(
             why = "the reports contain no item scores; pass several runs each"
         lines.append(f"not compared: {', '.join(sorted(left))}: {why}")
     return "\n".join(lines)
+
+
+def _few(report: Report, row: Row) -> bool:
+    """Whether a row rests on too few distinct items to be compared."""
+    items = report.items.get(row.key)
+    return isinstance(items, Items) and len(np.unique(items.keys)) < MIN_ITEMS
 
 
 def _meaning(
