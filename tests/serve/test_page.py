@@ -64,7 +64,7 @@ def test_search(page):
     page.click("#search-form button")
     sync_api.expect(page.locator("#search-note.bad")).to_contain_text("not JSON")
     page.fill("#where", "")
-    page.fill("#threshold", "0.99")
+    page.fill("#threshold", "99")
     page.click("#search-form button")
     sync_api.expect(page.locator("#search-note")).to_contain_text("nothing among 10")
 
