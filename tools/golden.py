@@ -49,8 +49,10 @@ def main() -> None:
     (target / "ratings.csv").write_text(ratings + "\n", "utf-8")
     about = [{"line": n} for n in range(len(TEXTS) + 1)]
     texts = [*TEXTS, "A text that is deleted."]
-    made = {"model": encoder.identity, "source": "model"}
-    Index.build(encoder.encode, texts, metadata=about, **made).save(target / "index")
+    index = Index.build(
+        encoder.encode, texts, metadata=about, model=encoder.identity, source="model"
+    )
+    index.save(target / "index")
     with Writer(target / "index") as writer:
         writer.delete([str(len(TEXTS))])
     (target / "index" / ".lock").unlink(missing_ok=True)
